@@ -1,0 +1,22 @@
+"""What the node agent publishes on its Node object, and the controller reads from it.
+
+The annotation `names.ANNOTATION_FAULTS` holds one `FaultsAnnotation` as compact JSON; the conditions `names.CONDITIONS`
+hold a word and a sentence for people and for other controllers. Written by the agent, read by `activities.nodes` and
+by the controller's watch.
+"""
+
+from datetime import datetime
+
+from sickbay.faults import Fault
+from sickbay.model import Frozen
+
+
+class FaultsAnnotation(Frozen):
+    """The open faults of one node as its agent sees them."""
+
+    boot_id: str
+    reported_at: datetime
+    faults: tuple[Fault, ...] = ()
+    checks_unknown: tuple[str, ...] = ()
+    """Checks that could not judge."""
+    expected_gpus: int | None = None

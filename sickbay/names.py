@@ -1,0 +1,63 @@
+"""Every name that two rooms must agree on: ids, queues, conditions, marks.
+
+Keep to `DOMAIN` for whatever we write on objects of others: `karpenter.sh` and `node.kubernetes.io` are restricted
+or are cleaned by their owners (facts: remediation, 1.6).
+"""
+
+from typing import Final
+
+DOMAIN: Final = "sickbay.dev"
+FIELD_MANAGER: Final = "sickbay"
+"""Field manager of every write of ours, by which a foreign cordon or uncordon is told from our own."""
+
+CONTROLLER_QUEUE: Final = "sickbay-controller"
+"""Task queue of workflows and of activities that need the cluster or the cloud."""
+
+ANNOTATION_INCIDENT: Final = f"{DOMAIN}/incident"
+"""Incident id of the open incident that marked this node."""
+ANNOTATION_PRIOR_UNSCHEDULABLE: Final = f"{DOMAIN}/prior-unschedulable"
+"""`true` or `false`: whether the node was cordoned before we cordoned it."""
+ANNOTATION_CONTAINED_AT: Final = f"{DOMAIN}/contained-at"
+ANNOTATION_DO_NOT_DISRUPT: Final = f"{DOMAIN}/do-not-disrupt-owner"
+"""Incident id, where `karpenter.sh/do-not-disrupt` on this node is ours to remove."""
+ANNOTATION_FAULTS: Final = f"{DOMAIN}/faults"
+"""The node agent's open faults, compact JSON; see `sickbay.conditions`."""
+TAINT_INCIDENT: Final = f"{DOMAIN}/incident"
+
+CONDITION_GPU: Final = "SickbayGpuHealthy"
+CONDITION_FABRIC: Final = "SickbayFabricHealthy"
+CONDITION_NETWORK: Final = "SickbayNetworkHealthy"
+CONDITION_HOST: Final = "SickbayHostHealthy"
+CONDITIONS: Final = (CONDITION_GPU, CONDITION_FABRIC, CONDITION_NETWORK, CONDITION_HOST)
+"""Our node conditions; status True is good."""
+
+MARKS: Final = (
+    ANNOTATION_INCIDENT,
+    ANNOTATION_PRIOR_UNSCHEDULABLE,
+    ANNOTATION_CONTAINED_AT,
+    ANNOTATION_DO_NOT_DISRUPT,
+)
+"""Annotations that live only while an incident is open."""
+
+
+def node_queue(node_name: str) -> str:
+    """Task queue of the host activities of one node."""
+    return f"node-{node_name}"
+
+
+def machine_id(provider_id: str | None, node_uid: str) -> str:
+    """What names a machine for ever: the cloud's instance id, else the UID of its node object.
+
+    `aws:///eu-west-1a/i-0abc` gives `i-0abc`. Never the node's name, which a successor can inherit.
+    """
+    return provider_id.rsplit("/", 1)[-1] if provider_id else node_uid
+
+
+def incident_id(cluster: str, machine: str) -> str:
+    """Workflow id of the incident of one machine; at most one is open at a time."""
+    return f"incident-{cluster}-{machine}"
+
+
+def budget_id(cluster: str) -> str:
+    """Workflow id of the disruption budget of one cluster."""
+    return f"disruption-budget-{cluster}"

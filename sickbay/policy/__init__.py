@@ -1,0 +1,1 @@
+"""The policy: every deadline, cap and tolerance that an incident runs under."""

@@ -1,0 +1,167 @@
+"""The policy as an incident knows it: resolved for one pool, read once at opening and kept for the incident's life.
+
+Every default here is the shipped default, and every field says its unit and why it has its value. The YAML file that
+people write is read by `sickbay.policy.file`, which resolves it to this.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+
+from pydantic import Field
+
+from sickbay.faults import Rung
+from sickbay.model import Frozen
+
+
+class ApprovalNeed(StrEnum):
+    """Whether a rung waits for a person's yes."""
+
+    NEVER = "never"
+    ALWAYS = "always"
+
+
+class Limit(Frozen):
+    """A ceiling in absolute numbers and in per cent; the smaller of the two holds.
+
+    A per cent is rounded up, so that a small pool is not blocked for ever (Karpenter issues 2134, 2321), and a ceiling
+    of 0 in either means none at all.
+    """
+
+    count: int = Field(ge=0)
+    percent: float = Field(ge=0, le=100)
+
+
+class RungPolicy(Frozen):
+    """How one rung may be tried."""
+
+    enabled: bool = True
+    attempts: int = Field(default=1, ge=1)
+    """Tries per incident before the next rung."""
+    approval: ApprovalNeed = ApprovalNeed.NEVER
+    deadline: timedelta
+    """From the act to its proof; past it the rung has failed."""
+
+
+class TaintPolicy(Frozen):
+    """A taint of ours beside the cordon, for clusters whose DaemonSets tolerate it."""
+
+    enabled: bool = False
+    effect: str = Field(default="NoSchedule", pattern="^(NoSchedule|PreferNoSchedule)$")
+    """Never NoExecute: it deletes pods without asking their PodDisruptionBudgets (facts: remediation, 2.4)."""
+
+
+class HoldChoice(StrEnum):
+    """What a drain does with pods that asked not to be moved."""
+
+    HOLD = "hold"
+    EVICT = "evict"
+
+
+class DrainPolicy(Frozen):
+    """How a node is emptied."""
+
+    deadline: timedelta = timedelta(minutes=30)
+    """Past it the drain has timed out, which is not drained."""
+    evictions_per_minute: int = Field(default=60, ge=1)
+    unmanaged_pods: HoldChoice = HoldChoice.HOLD
+    """Pods without a controller are lost for ever by an eviction."""
+    do_not_disrupt: HoldChoice = HoldChoice.HOLD
+    """Pods with karpenter.sh/do-not-disrupt or cluster-autoscaler safe-to-evict=false."""
+    dead_kubelet_grace: timedelta = timedelta(minutes=5)
+    """How long a pod may hang Terminating on a node that is not Ready before it no longer counts for a reboot or a
+    replacement. It always counts for a GPU reset."""
+
+
+class LemonPolicy(Frozen):
+    """A machine that keeps coming back starts higher on the ladder."""
+
+    window: timedelta = timedelta(days=7)
+    incidents: int = Field(default=2, ge=1)
+    """Repaired incidents inside the window that make the machine a lemon."""
+    start_at: Rung = Rung.REPLACE
+
+
+class BudgetPolicy(Frozen):
+    """How many nodes of this pool may be out at once, whoever took them out."""
+
+    max_unavailable: Limit = Limit(count=2, percent=20)
+    permit_deadline: timedelta = timedelta(hours=2)
+    """How long an incident waits for its permit before a person is asked."""
+    lease: timedelta = timedelta(hours=1)
+    """A permit that its holder does not renew within this is taken back if the holder is gone."""
+
+
+class FaultPolicy(Frozen):
+    """What this pool thinks differently of one fault code."""
+
+    code: str
+    rung: Rung | None = None
+    """Start here instead of where the catalogue says."""
+    tolerance: timedelta | None = None
+    """How long the fault may last before anything disrupts the node."""
+
+
+class IncidentPolicy(Frozen):
+    """Everything an incident of one pool needs to know of the policy."""
+
+    version: str = "default-1"
+    """The file's own version word; kept in the incident (design, 3.12)."""
+    digest: str = ""
+    """Hash of the file's text, so that two files of one version can be told apart."""
+    pool: str = ""
+
+    taint: TaintPolicy = TaintPolicy()
+    tolerance: timedelta = timedelta(seconds=0)
+    """How long a fault that no rule names may last before the first disrupting rung."""
+    faults: tuple[FaultPolicy, ...] = (
+        FaultPolicy(code="node-not-ready", tolerance=timedelta(minutes=5)),
+        FaultPolicy(code="monitor-silent", tolerance=timedelta(minutes=10)),
+    )
+    recovery_soak: timedelta = timedelta(minutes=5)
+    """How long a fault that went by itself must stay away before the incident is withdrawn."""
+
+    stop_workload: RungPolicy = RungPolicy(deadline=timedelta(minutes=10))
+    reset_gpu: RungPolicy = RungPolicy(attempts=1, deadline=timedelta(minutes=10))
+    reboot: RungPolicy = RungPolicy(deadline=timedelta(minutes=30))
+    """Metal and large-memory instances take up to 30 minutes (facts: remediation, 3.1)."""
+    replace: RungPolicy = RungPolicy(approval=ApprovalNeed.ALWAYS, deadline=timedelta(hours=2))
+
+    drain: DrainPolicy = DrainPolicy()
+    host_pickup: timedelta = timedelta(minutes=1)
+    """How long a host activity may wait for the node's own worker before the node counts as dead."""
+    verify_deadline: timedelta = timedelta(minutes=10)
+    """From proof to a full healthy pass; drivers and fabric need minutes to train after a boot."""
+    verify_every: timedelta = timedelta(seconds=15)
+    soak: timedelta = timedelta(minutes=15)
+    """The watch over a repaired node before the incident closes."""
+    approval_deadline: timedelta = timedelta(hours=8)
+    handover_reminder: timedelta = timedelta(days=1)
+    handover_deadline: timedelta = timedelta(days=30)
+    """A handed-over incident that no person ended by then closes, leaving the cordon to people."""
+    lemon: LemonPolicy = LemonPolicy()
+    budget: BudgetPolicy = BudgetPolicy()
+
+    def for_rung(self, rung: Rung) -> RungPolicy:
+        """The rules of one disrupting rung. Raises KeyError for a rung that disrupts nothing."""
+        return {
+            Rung.STOP_WORKLOAD: self.stop_workload,
+            Rung.RESET_GPU: self.reset_gpu,
+            Rung.REBOOT: self.reboot,
+            Rung.REPLACE: self.replace,
+        }[rung]
+
+    def for_fault(self, code: str) -> FaultPolicy:
+        """What this pool says of a fault code; an empty rule where it says nothing."""
+        return next((rule for rule in self.faults if rule.code == code), FaultPolicy(code=code))
+
+    def tolerance_of(self, code: str) -> timedelta:
+        """How long this fault may last before the node is disrupted for it."""
+        rule = self.for_fault(code)
+        return self.tolerance if rule.tolerance is None else rule.tolerance
+
+
+class ContainmentPolicy(Frozen):
+    """The cap of the watch's own cordons, which ask nobody: a bad detector must not cordon a fleet (design, 3.11)."""
+
+    cap: Limit = Limit(count=5, percent=20)
+    """Of the GPU nodes of the cluster, cordoned by us at one time."""
