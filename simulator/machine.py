@@ -1,7 +1,7 @@
 """What the simulated cloud and cluster need of a simulated machine; `simulator.host` builds it.
 
-The cloud (EC2 calls, Karpenter, Auto Scaling) turns machines on and off; the cluster (kubelet, scheduler) reads how they
-stand. Neither knows how a GPU breaks: that is the machine's own affair, by its scenario.
+The cloud (EC2 calls, Karpenter, Auto Scaling) turns machines on and off; the cluster (kubelet, scheduler) reads how
+they stand. Neither knows how a GPU breaks: that is the machine's own affair, by its scenario.
 """
 
 from collections.abc import Callable
