@@ -24,7 +24,9 @@ class Machine(Protocol):
     node_name: str
 
     @property
-    def power(self) -> Power: ...
+    def power(self) -> Power:
+        """Whether the machine runs now."""
+        ...
 
     @property
     def boot_id(self) -> str:
@@ -37,7 +39,9 @@ class Machine(Protocol):
         ...
 
     @property
-    def gpu_capacity(self) -> int: ...
+    def gpu_capacity(self) -> int:
+        """GPUs that a machine of this type has when whole; 0 before the device plugin's first report."""
+        ...
 
     @property
     def gpu_allocatable(self) -> int:
@@ -47,6 +51,17 @@ class Machine(Protocol):
     @property
     def impaired(self) -> bool:
         """What EC2's instance status check says."""
+        ...
+
+    def occupy(self, owner: str, gpus: int) -> tuple[int, ...]:
+        """Give `gpus` healthy free GPUs to a pod's process; their indices, or nothing if there are too few.
+
+        The kubelet calls it when it starts a pod (`owner` is the pod's UID). An owner that has GPUs keeps them.
+        """
+        ...
+
+    def vacate(self, owner: str) -> None:
+        """The owner's processes have ended; nothing happens if it had none. Each power-off vacates everything."""
         ...
 
     async def start(self) -> None:
