@@ -7,13 +7,19 @@ a repeat only counts up (`merge_faults`). A verdict is what a diagnosis makes of
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from pydantic import Field
 
 from sickbay.model import Frozen
 
+T = TypeVar("T")
+
 EVIDENCE_LINES_KEPT = 5
 """Evidence lines kept per fault: the first ones, since a fault's cause stands at its beginning."""
+
+WORKLOADS_KEPT = 8
+"""Workloads kept per fault: a few are enough to tell one job from many."""
 
 
 class Rung(StrEnum):
@@ -94,6 +100,13 @@ Moment = datetime | float
 """Wall-clock time where the log tells it, else seconds since boot."""
 
 
+class Workload(Frozen):
+    """A process that a fault hit, as the driver names it."""
+
+    name: str
+    pid: int | None = None
+
+
 class Fault(Frozen):
     """One thing wrong with one component.
 
@@ -113,6 +126,9 @@ class Fault(Frozen):
     boot_id: str | None = None
     evidence: tuple[str, ...] = ()
     """The lines or readings that show the fault, at most `EVIDENCE_LINES_KEPT`."""
+    workloads: tuple[Workload, ...] = ()
+    """Different workloads that the fault hit, at most `WORKLOADS_KEPT`; an application fault that follows the GPU and not
+    the workload makes the GPU a suspect (`sickbay.diagnosis`)."""
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
@@ -132,3 +148,32 @@ class Verdict(Frozen):
 
 
 NOTHING_WRONG = Verdict(fault_class=FaultClass.NONE, rung=Rung.NONE, components=(), reason="no fault is open")
+
+
+def merge_faults(known: Iterable[Fault], reported: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Known faults with reported ones joined in: one of a known identity counts up, any other is added at the end.
+
+    The words of the later report hold (a rung may have risen with a recovery action), except that a rung never falls.
+    """
+    merged: dict[tuple[str, str, str, str], Fault] = {}
+    for fault in (*known, *reported):
+        earlier = merged.get(fault.identity)
+        merged[fault.identity] = fault if earlier is None else _join(earlier, fault)
+    return tuple(merged.values())
+
+
+def _join(earlier: Fault, later: Fault) -> Fault:
+    judged = later if later.rung.strength >= earlier.rung.strength else earlier
+    return judged.model_copy(
+        update={
+            "count": earlier.count + later.count,
+            "first_seen": later.first_seen if earlier.first_seen is None else earlier.first_seen,
+            "last_seen": earlier.last_seen if later.last_seen is None else later.last_seen,
+            "evidence": _distinct(earlier.evidence, later.evidence)[:EVIDENCE_LINES_KEPT],
+            "workloads": _distinct(earlier.workloads, later.workloads)[:WORKLOADS_KEPT],
+        }
+    )
+
+
+def _distinct(*parts: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(item for part in parts for item in part))
