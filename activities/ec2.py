@@ -1,9 +1,34 @@
-"""EC2: how an instance stands, rebooting it from outside, ending it."""
+"""EC2: how an instance stands, rebooting it from outside, ending it.
 
+Called by the incident workflow on the controller's queue. Which of these to do, and whether the node's owner allows
+it, is decided before; here each call looks first, acts once, and never lifts a protection. Synchronous, since boto3
+is: the worker runs them in its thread pool (facts: Temporal, 1.6).
+"""
+
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
+from botocore.exceptions import ClientError
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.aws_errors import aws_call, kind_of
+from sickbay.aws_errors import AwsErrorKind
 from sickbay.model import Frozen
+from sickbay.names import DOMAIN
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceStatusEventTypeDef, InstanceStatusTypeDef, InstanceTypeDef
+
+TAG_REBOOT: Final = f"{DOMAIN}/reboot"
+"""Tag on an instance: incident and attempt of the last reboot asked for. RebootInstances has no client token, so this
+is what keeps a retried activity from rebooting twice."""
+
+_FINISHED_EVENT: Final = ("[completed]", "[canceled]", "[cancelled]")
+"""How the description of a scheduled event begins that is over; EC2 shows those for a week."""
 
 
 class InstanceState(StrEnum):
@@ -49,3 +74,122 @@ class InstanceCallReport(Frozen):
     requested: bool
     already: bool = False
     """The goal was reached before: the instance is ending or gone."""
+
+
+_ENDING: Final = (InstanceState.SHUTTING_DOWN, InstanceState.TERMINATED, InstanceState.GONE)
+
+
+class Ec2Activities:
+    """EC2 calls over one injected client."""
+
+    def __init__(self, client: "EC2Client") -> None:
+        self._client = client
+
+    @activity.defn
+    def observe_instance(self, instance: InstanceRef) -> InstanceStatus:
+        """How the instance stands: its state, status checks and unfinished scheduled events."""
+        described = self._describe(instance.instance_id)
+        if described is None:
+            return InstanceStatus(state=InstanceState.GONE)
+        status = self._status(instance.instance_id)
+        if status is None:
+            return InstanceStatus(state=_state(described))
+        checks = (status.get("SystemStatus", {}), status.get("InstanceStatus", {}))
+        return InstanceStatus(
+            state=_state(described),
+            system_status=checks[0].get("Status", ""),
+            instance_status=checks[1].get("Status", ""),
+            impaired_since=min(
+                (
+                    detail["ImpairedSince"]
+                    for check in checks
+                    for detail in check.get("Details", [])
+                    if "ImpairedSince" in detail
+                ),
+                default=None,
+            ),
+            events=_unfinished(status.get("Events", [])),
+        )
+
+    @activity.defn
+    def reboot_instance(self, call: InstanceCall) -> InstanceCallReport:
+        """Ask EC2 to reboot the instance, once per incident and attempt. The proof is a new boot id, not this.
+
+        Raises ApplicationError, non-retryable, if the instance is ending, stopped or gone.
+        """
+        described = self._describe(call.instance_id)
+        state = InstanceState.GONE if described is None else _state(described)
+        if described is None or state not in (InstanceState.PENDING, InstanceState.RUNNING):
+            raise ApplicationError(
+                f"instance {call.instance_id} is {state} and cannot be rebooted", type="aws-state", non_retryable=True
+            )
+        intent = f"{call.incident_id}/{call.attempt}"
+        if any(tag.get("Key") == TAG_REBOOT and tag.get("Value") == intent for tag in described.get("Tags", [])):
+            return InstanceCallReport(requested=False, already=True)
+        with aws_call(f"tag instance {call.instance_id} before its reboot"):
+            self._client.create_tags(Resources=[call.instance_id], Tags=[{"Key": TAG_REBOOT, "Value": intent}])
+        with aws_call(f"reboot instance {call.instance_id}"):
+            self._reboot(call.instance_id, intent)
+        return InstanceCallReport(requested=True)
+
+    @activity.defn
+    def terminate_instance(self, call: InstanceCall) -> InstanceCallReport:
+        """Ask EC2 to end the instance; one that is ending or gone is left as it is.
+
+        Raises ApplicationError, non-retryable, if the instance is protected or we have no permission.
+        """
+        described = self._describe(call.instance_id)
+        if described is None or _state(described) in _ENDING:
+            return InstanceCallReport(requested=False, already=True)
+        try:
+            with aws_call(f"terminate instance {call.instance_id}"):
+                # One id a call: a protected instance would fail its neighbours in the same zone.
+                self._client.terminate_instances(InstanceIds=[call.instance_id])
+        except ApplicationError as error:
+            if error.type == f"aws-{AwsErrorKind.GONE}":
+                return InstanceCallReport(requested=False, already=True)
+            raise
+        return InstanceCallReport(requested=True)
+
+    def _reboot(self, instance_id: str, intent: str) -> None:
+        try:
+            self._client.reboot_instances(InstanceIds=[instance_id])
+        except ClientError:
+            # EC2 answered no, so nothing was rebooted and a retry must ask again. Without an answer nobody knows, the
+            # tag stays, and the missing proof moves the ladder on.
+            self._client.delete_tags(Resources=[instance_id], Tags=[{"Key": TAG_REBOOT, "Value": intent}])
+            raise
+
+    def _describe(self, instance_id: str) -> "InstanceTypeDef | None":
+        with aws_call(f"look at instance {instance_id}"):
+            try:
+                answer = self._client.describe_instances(InstanceIds=[instance_id])
+            except ClientError as error:
+                if kind_of(error) is AwsErrorKind.GONE:
+                    return None
+                raise
+        found = [instance for group in answer["Reservations"] for instance in group.get("Instances", [])]
+        return found[0] if found else None
+
+    def _status(self, instance_id: str) -> "InstanceStatusTypeDef | None":
+        with aws_call(f"read the status checks of instance {instance_id}"):
+            try:
+                answer = self._client.describe_instance_status(InstanceIds=[instance_id], IncludeAllInstances=True)
+            except ClientError as error:
+                if kind_of(error) is AwsErrorKind.GONE:
+                    return None
+                raise
+        return answer["InstanceStatuses"][0] if answer["InstanceStatuses"] else None
+
+
+def _state(instance: "InstanceTypeDef") -> InstanceState:
+    return InstanceState(instance["State"]["Name"])
+
+
+def _unfinished(events: "Iterable[InstanceStatusEventTypeDef]") -> tuple[str, ...]:
+    """Scheduled events that still lie ahead, each in words."""
+    return tuple(
+        f"{event.get('Code', 'event')}: {event.get('Description', '')} (not before {event.get('NotBefore', 'unknown')})"
+        for event in events
+        if not event.get("Description", "").lower().startswith(_FINISHED_EVENT)
+    )
