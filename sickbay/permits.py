@@ -24,6 +24,8 @@ class PermitRequest(Frozen):
     """The pool's ceiling by the policy that the holder runs under."""
     lease: timedelta
     requested_at: datetime
+    wait_until: datetime | None = None
+    """When the holder gives up waiting; shown to people, enforced by the holder."""
 
 
 class PermitRenewal(Frozen):
@@ -49,7 +51,10 @@ class Permit(Frozen):
 
 
 class PermitRefusal(Frozen):
-    """The budget will never grant this request, e.g. because the ceiling is 0."""
+    """The budget will never grant this request, e.g. because the ceiling is 0.
+
+    Also the answer to a renewal of a permit that is no longer held: the holder must ask anew before it disrupts.
+    """
 
     holder: str
     reason: str
