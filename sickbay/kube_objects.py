@@ -5,10 +5,9 @@ Only read: what we write are small patches, so that fields unknown here are neve
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, JsonValue, model_validator
 from pydantic.alias_generators import to_camel
 
 from sickbay.model import Frozen
@@ -42,7 +41,7 @@ class ManagedFields(KubeObject):
     manager: str = ""
     operation: str = ""
     subresource: str = ""
-    time: datetime | None = None
+    time: AwareDatetime | None = None
     fields_v1: JsonValue = None
 
     def owns(self, *path: str) -> bool:
@@ -62,8 +61,8 @@ class ObjectMeta(KubeObject):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: AwareDatetime | None = None
+    deletion_timestamp: AwareDatetime | None = None
     """When the grace period of a requested deletion ends; set on every object that is being deleted."""
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
@@ -97,8 +96,8 @@ class Condition(KubeObject):
     status: str
     reason: str = ""
     message: str = ""
-    last_heartbeat_time: datetime | None = None
-    last_transition_time: datetime | None = None
+    last_heartbeat_time: AwareDatetime | None = None
+    last_transition_time: AwareDatetime | None = None
 
 
 class NodeSpec(KubeObject):
@@ -155,7 +154,7 @@ class LeaseSpec(KubeObject):
 
     holder_identity: str = ""
     lease_duration_seconds: int = 0
-    renew_time: datetime | None = None
+    renew_time: AwareDatetime | None = None
 
 
 class Lease(KubeObject):
@@ -207,7 +206,7 @@ class PodStatus(KubeObject):
     """How a pod stands."""
 
     phase: str = ""
-    start_time: datetime | None = None
+    start_time: AwareDatetime | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 

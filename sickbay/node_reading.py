@@ -1,0 +1,164 @@
+"""From a Node object to what an incident knows of a node.
+
+Used by the node activities and by the controller's watch, which thus see the same node in the same way. Pure: the claim and the
+lease that belong to a node are read by the caller, and so is the clock.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from sickbay.cordons import uncordoned_by_person
+from sickbay.foreign_locks import foreign_locks
+from sickbay.kube_objects import Lease, Node, NodeClaim, OwnerReference
+from sickbay.names import CONDITIONS
+from sickbay.node_faults import HEARTBEAT_LIMIT, heartbeat, open_faults, own_conditions, ready_condition, report
+from sickbay.node_marks import incident_mark, prior_unschedulable
+from sickbay.nodes import NodeOwner, NodeRef, NodeSnapshot, OwnerKind, Readiness
+
+KARPENTER_POOL: Final = "karpenter.sh/nodepool"
+GROUP_LABELS: Final = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
+"""Labels of nodes that an Auto Scaling group makes."""
+POOL_LABELS: Final = (KARPENTER_POOL, *GROUP_LABELS)
+"""Labels that name a node's pool, the first that is there deciding."""
+
+GPU_LABELS: Final = ("nvidia.com/gpu.present", "karpenter.k8s.aws/instance-gpu-count")
+"""Labels that GPU nodes keep while their device plugin is down."""
+LEAVING_TAINTS: Final = ("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler")
+"""Taints of autoscalers on nodes that they are about to take away."""
+
+
+def read_node(
+    node: Node,
+    now: datetime,
+    *,
+    claim: NodeClaim | None = None,
+    lease: Lease | None = None,
+    heartbeat_limit: timedelta = HEARTBEAT_LIMIT,
+) -> NodeSnapshot:
+    """The node as this look shows it. `claim` is its NodeClaim, `lease` its Medik8s lease, each None if there is none."""
+    ready = ready_condition(node)
+    return NodeSnapshot(
+        observed_at=now,
+        exists=True,
+        uid=node.metadata.uid,
+        provider_id=node.spec.provider_id,
+        pool=pool_of(node),
+        boot_id=node.status.node_info.boot_id,
+        ready=Readiness(ready.status) if ready.status in set(Readiness) else Readiness.UNKNOWN,
+        ready_since=ready.last_transition_time,
+        unschedulable=node.spec.unschedulable,
+        incident_mark=incident_mark(node),
+        prior_unschedulable=prior_unschedulable(node),
+        uncordoned_by_person=uncordoned_by_person(node),
+        deleting=node.metadata.deletion_timestamp is not None,
+        owner=owner_of(node, claim),
+        foreign_locks=foreign_locks(node, lease, now),
+        gpu_capacity=gpus_in(node.status.capacity),
+        gpu_allocatable=gpus_in(node.status.allocatable),
+        faults=open_faults(node, now, heartbeat_limit),
+        conditions_fresh=_is_fresh(node, now, heartbeat_limit),
+        conditions_healthy=_is_healthy(node),
+    )
+
+
+def gone(now: datetime) -> NodeSnapshot:
+    """No node of this name has this UID any more."""
+    return NodeSnapshot(observed_at=now, exists=False)
+
+
+def reference(node: Node, cluster: str) -> NodeRef:
+    """Who the node is."""
+    return NodeRef(
+        cluster=cluster,
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        provider_id=node.spec.provider_id,
+        pool=pool_of(node),
+    )
+
+
+def pool_of(node: Node) -> str:
+    """The node's pool; empty if no label names one."""
+    return next((node.metadata.labels[label] for label in POOL_LABELS if label in node.metadata.labels), "")
+
+
+def claim_reference(node: Node) -> OwnerReference | None:
+    """The NodeClaim that Karpenter made the node for."""
+    return next((owner for owner in node.metadata.owner_references if owner.kind == "NodeClaim"), None)
+
+
+def owner_of(node: Node, claim: NodeClaim | None) -> NodeOwner:
+    """Who makes nodes like this one. A claim that is named but no longer there is on its way out, as its node is."""
+    named = claim_reference(node)
+    if claim is not None:
+        meta = claim.metadata
+        deleting = meta.deletion_timestamp is not None
+        return NodeOwner(kind=OwnerKind.KARPENTER, name=meta.name, uid=meta.uid, deleting=deleting)
+    if named is not None:
+        return NodeOwner(kind=OwnerKind.KARPENTER, name=named.name, uid=named.uid, deleting=True)
+    if any(label in node.metadata.labels for label in GROUP_LABELS):
+        return NodeOwner(kind=OwnerKind.AUTOSCALING_GROUP)
+    return NodeOwner(kind=OwnerKind.NOBODY)
+
+
+def is_gpu_node(node: Node) -> bool:
+    """Whether the node has, had or should have GPUs: one that lost its device plugin still counts."""
+    labelled = any(node.metadata.labels.get(label, "false") not in ("false", "0") for label in GPU_LABELS)
+    return labelled or gpus_in(node.status.capacity) > 0 or bool(own_conditions(node))
+
+
+def gpus_in(resources: dict[str, str]) -> int:
+    """How many accelerators a list of resources holds; a MIG instance counts as one."""
+    return sum(int(count) for name, count in resources.items() if is_gpu_resource(name) and count.isdecimal())
+
+
+def is_gpu_resource(name: str) -> bool:
+    """Whether an extended resource is an accelerator, whole, shared or a part of one."""
+    return name in (
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "amd.com/gpu",
+        "aws.amazon.com/neuron",
+    ) or name.startswith("nvidia.com/mig-")
+
+
+def why_unavailable(node: Node) -> str:
+    """Why the node takes no work now, in words; empty if it does."""
+    if node.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    leaving = [taint.key for taint in node.spec.taints if taint.key in LEAVING_TAINTS]
+    if leaving:
+        return f"it is leaving (taint {leaving[0]})"
+    ready = ready_condition(node)
+    if ready.status != "True":
+        return f"Ready is {ready.status}"
+    return "it is cordoned" if node.spec.unschedulable else ""
+
+
+def missing_after_boot(snapshot: NodeSnapshot, previous_boot_id: str, expected_gpus: int | None) -> str:
+    """What is still missing for a proven reboot, in words; empty if the node is back (facts: remediation, 3.1)."""
+    if not snapshot.exists:
+        return "the node is gone"
+    # An empty boot id differs from the old one and proves nothing.
+    if snapshot.boot_id in ("", previous_boot_id):
+        return "no new boot id yet"
+    return missing_to_work(snapshot.ready, snapshot.gpu_allocatable, expected_gpus or snapshot.gpu_capacity)
+
+
+def missing_to_work(ready: Readiness, allocatable: int, expected: int) -> str:
+    """What a node still lacks to take GPU work, in words; empty if nothing."""
+    if ready is not Readiness.TRUE:
+        return f"Ready is {ready}"
+    return "" if allocatable >= expected else f"{allocatable} of {expected} GPUs are allocatable"
+
+
+def _is_fresh(node: Node, now: datetime, limit: timedelta) -> bool:
+    told, beat, boot_id = report(node), heartbeat(node), node.status.node_info.boot_id
+    return told is not None and bool(boot_id) and told.boot_id == boot_id and beat is not None and now - beat <= limit
+
+
+def _is_healthy(node: Node) -> bool:
+    conditions = own_conditions(node)
+    return {condition.type for condition in conditions} == set(CONDITIONS) and all(
+        condition.status == "True" for condition in conditions
+    )
