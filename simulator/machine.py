@@ -40,7 +40,7 @@ class Machine(Protocol):
 
     @property
     def gpu_capacity(self) -> int:
-        """GPUs that a machine of this type has when whole; 0 before the device plugin's first report."""
+        """GPUs that a machine of this type has when whole."""
         ...
 
     @property
