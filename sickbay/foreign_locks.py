@@ -1,6 +1,7 @@
 """Marks of other actors that forbid us to act on a node now (facts: remediation, 2.5, 5, 7; peer-nvsentinel).
 
-Two that repair or change one node at once harm it. Used by `sickbay.node_reading`; the incident waits and then asks a person.
+Two that repair or change one node at once harm it. Used by `sickbay.node_reading`; the incident waits, then asks a
+person.
 """
 
 from datetime import datetime, timedelta
@@ -49,9 +50,8 @@ def foreign_locks(node: Node, lease: Lease | None, now: datetime) -> tuple[str, 
         found.append(f"kured reboots the node (annotation {KURED_REBOOT})")
     if (state := labels.get(NVSENTINEL_STATE)) in NVSENTINEL_STATES:
         found.append(f"NVSentinel repairs the node ({NVSENTINEL_STATE}={state})")
-    found.extend(
-        f"a remediator works on the node (taint {t.key})" for t in node.spec.taints if t.key in REMEDIATION_TAINTS
-    )
+    taints = [taint.key for taint in node.spec.taints if taint.key in REMEDIATION_TAINTS]
+    found.extend(f"a remediator works on the node (taint {key})" for key in taints)
     if lease is not None and _is_held(lease, now):
         found.append(f"{lease.spec.holder_identity} holds the node's lease in {LEASE_NAMESPACE}")
     return tuple(found)

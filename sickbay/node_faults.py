@@ -1,7 +1,7 @@
 """The open faults of a node as its Node object tells them: its agent's report, and what its silence means.
 
-Used by `sickbay.node_reading`. The agent's report is the annotation `names.ANNOTATION_FAULTS`; this module decides whether to
-believe it, and never reads it as health: a report that is missing, old or illegible is a fault of the monitor.
+Used by `sickbay.node_reading`. The agent's report is the annotation `names.ANNOTATION_FAULTS`; this module decides
+whether to believe it, and never reads it as health: a report that is old or illegible is a fault of the monitor.
 """
 
 from datetime import datetime, timedelta
