@@ -1,7 +1,7 @@
 """From a Node object to what an incident knows of a node.
 
-Used by the node activities and by the controller's watch, which thus see the same node in the same way. Pure: the claim and the
-lease that belong to a node are read by the caller, and so is the clock.
+Used by the node activities and by the controller's watch, which thus see the same node in the same way. Pure: the claim
+and the lease that belong to a node are read by the caller, and so is the clock.
 """
 
 from datetime import datetime, timedelta
@@ -23,6 +23,7 @@ POOL_LABELS: Final = (KARPENTER_POOL, *GROUP_LABELS)
 
 GPU_LABELS: Final = ("nvidia.com/gpu.present", "karpenter.k8s.aws/instance-gpu-count")
 """Labels that GPU nodes keep while their device plugin is down."""
+GPU_RESOURCES: Final = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "aws.amazon.com/neuron"})
 LEAVING_TAINTS: Final = ("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler")
 """Taints of autoscalers on nodes that they are about to take away."""
 
@@ -32,16 +33,20 @@ def read_node(
     now: datetime,
     *,
     claim: NodeClaim | None = None,
+    claim_gone: bool = False,
     lease: Lease | None = None,
     heartbeat_limit: timedelta = HEARTBEAT_LIMIT,
 ) -> NodeSnapshot:
-    """The node as this look shows it. `claim` is its NodeClaim, `lease` its Medik8s lease, each None if there is none."""
+    """The node as this look shows it, with its NodeClaim and its Medik8s lease as far as the caller read them.
+
+    `claim_gone` says that the claim which the node names was looked for and is no more.
+    """
     ready = ready_condition(node)
     return NodeSnapshot(
         observed_at=now,
         exists=True,
         uid=node.metadata.uid,
-        provider_id=node.spec.provider_id,
+        provider_id=node.spec.provider_id or None,
         pool=pool_of(node),
         boot_id=node.status.node_info.boot_id,
         ready=Readiness(ready.status) if ready.status in set(Readiness) else Readiness.UNKNOWN,
@@ -51,7 +56,7 @@ def read_node(
         prior_unschedulable=prior_unschedulable(node),
         uncordoned_by_person=uncordoned_by_person(node),
         deleting=node.metadata.deletion_timestamp is not None,
-        owner=owner_of(node, claim),
+        owner=owner_of(node, claim, claim_gone=claim_gone),
         foreign_locks=foreign_locks(node, lease, now),
         gpu_capacity=gpus_in(node.status.capacity),
         gpu_allocatable=gpus_in(node.status.allocatable),
@@ -72,7 +77,7 @@ def reference(node: Node, cluster: str) -> NodeRef:
         cluster=cluster,
         name=node.metadata.name,
         uid=node.metadata.uid,
-        provider_id=node.spec.provider_id,
+        provider_id=node.spec.provider_id or None,
         pool=pool_of(node),
     )
 
@@ -87,15 +92,15 @@ def claim_reference(node: Node) -> OwnerReference | None:
     return next((owner for owner in node.metadata.owner_references if owner.kind == "NodeClaim"), None)
 
 
-def owner_of(node: Node, claim: NodeClaim | None) -> NodeOwner:
-    """Who makes nodes like this one. A claim that is named but no longer there is on its way out, as its node is."""
+def owner_of(node: Node, claim: NodeClaim | None, *, claim_gone: bool = False) -> NodeOwner:
+    """Who makes nodes like this one. A node whose claim is gone is on its way out, which counts as deleting."""
     named = claim_reference(node)
     if claim is not None:
         meta = claim.metadata
         deleting = meta.deletion_timestamp is not None
         return NodeOwner(kind=OwnerKind.KARPENTER, name=meta.name, uid=meta.uid, deleting=deleting)
     if named is not None:
-        return NodeOwner(kind=OwnerKind.KARPENTER, name=named.name, uid=named.uid, deleting=True)
+        return NodeOwner(kind=OwnerKind.KARPENTER, name=named.name, uid=named.uid, deleting=claim_gone)
     if any(label in node.metadata.labels for label in GROUP_LABELS):
         return NodeOwner(kind=OwnerKind.AUTOSCALING_GROUP)
     return NodeOwner(kind=OwnerKind.NOBODY)
@@ -114,12 +119,7 @@ def gpus_in(resources: dict[str, str]) -> int:
 
 def is_gpu_resource(name: str) -> bool:
     """Whether an extended resource is an accelerator, whole, shared or a part of one."""
-    return name in (
-        "nvidia.com/gpu",
-        "nvidia.com/gpu.shared",
-        "amd.com/gpu",
-        "aws.amazon.com/neuron",
-    ) or name.startswith("nvidia.com/mig-")
+    return name in GPU_RESOURCES or name.startswith("nvidia.com/mig-")
 
 
 def why_unavailable(node: Node) -> str:
