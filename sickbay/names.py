@@ -13,6 +13,13 @@ FIELD_MANAGER: Final = "sickbay"
 CONTROLLER_QUEUE: Final = "sickbay-controller"
 """Task queue of workflows and of activities that need the cluster or the cloud."""
 
+WORKFLOW_INCIDENT: Final = "NodeIncident"
+SIGNAL_REPORT_FAULTS: Final = "report_faults"
+SIGNAL_CLEAR_FAULTS: Final = "clear_faults"
+UPDATE_COMMAND: Final = "command"
+QUERY_VIEW: Final = "view"
+"""The incident workflow and its handlers, as its callers outside of Temporal's workers know them."""
+
 ANNOTATION_INCIDENT: Final = f"{DOMAIN}/incident"
 """Incident id of the open incident that marked this node."""
 ANNOTATION_PRIOR_UNSCHEDULABLE: Final = f"{DOMAIN}/prior-unschedulable"
