@@ -1,127 +1,112 @@
-"""What we read from and write on Node objects."""
+"""What incidents and budgets do with Node objects: look, contain, release, wait, tell.
 
-from datetime import datetime, timedelta
+Called by workflows from the controller's queue. Each activity is one function of the modules beside this one, so that
+the controller's watch can call the same functions without Temporal. Models are in `activities.node_models`, rules in
+`sickbay`.
+"""
 
-from sickbay.model import Frozen
-from sickbay.nodes import NodeRef, NodeSnapshot
-from sickbay.policy.model import TaintPolicy
+from datetime import timedelta
+from typing import Final
 
+from kubernetes.aio.client import ApiClient
+from temporalio import activity
 
-class NodeQuery(Frozen):
-    """One node to look at."""
+from activities import node_events, node_marks, node_reads, node_waits
+from activities.node_models import (
+    BootWait,
+    Containment,
+    ContainRequest,
+    NodeEvent,
+    NodeQuery,
+    PoolNode,
+    PoolQuery,
+    PoolSnapshot,
+    Recorded,
+    Release,
+    ReleaseRequest,
+    Succession,
+    SuccessorWait,
+)
+from activities.waiting import Clock, utc_now
+from sickbay import node_reading
+from sickbay.kube_objects import Node
+from sickbay.nodes import NodeSnapshot
 
-    node: NodeRef
-
-
-class ContainRequest(Frozen):
-    """Block new work on a node in the name of an incident."""
-
-    node: NodeRef
-    incident_id: str
-    taint: TaintPolicy = TaintPolicy()
-
-
-class Containment(Frozen):
-    """How the node stands after the call; `contained` is false only if it is gone or another incident's."""
-
-    contained: bool
-    node_gone: bool = False
-    other_incident: str | None = None
-    prior_unschedulable: bool = False
-
-
-class ReleaseRequest(Frozen):
-    """Undo the marks of one incident, and no others."""
-
-    node: NodeRef
-    incident_id: str
-    keep_cordon: bool = False
-    """Leave the node cordoned, in people's hands, and undo the rest."""
-
-
-class Release(Frozen):
-    """How the node stands after the call."""
-
-    released: bool
-    node_gone: bool = False
-    left_cordoned: bool = False
-    """It was cordoned before us, or a person cordoned it since, or `keep_cordon` was asked."""
-
-
-class BootWait(Frozen):
-    """Wait until a node is back with another boot id, Ready and with its GPUs allocatable."""
-
-    node: NodeRef
-    previous_boot_id: str
-    expected_gpus: int | None
-    deadline: timedelta
-
-
-class PoolQuery(Frozen):
-    """All nodes of one pool; every GPU node if `pool` is empty."""
-
-    cluster: str
-    pool: str
-
-
-class PoolNode(Frozen):
-    """One node of a pool, as the budget counts it."""
-
-    node: NodeRef
-    created_at: datetime
-    available: bool
-    """Ready, schedulable, not being deleted."""
-    why_not: str = ""
-    gpu_allocatable: int = 0
-
-
-class PoolSnapshot(Frozen):
-    """A pool as one look showed it."""
-
-    observed_at: datetime
-    nodes: tuple[PoolNode, ...]
-
-
-class SuccessorWait(Frozen):
-    """Wait until the old node object is gone and a new node of the pool is Ready with its GPUs allocatable."""
-
-    node: NodeRef
-    asked_at: datetime
-    """When the replacement was asked for: a successor is younger than that."""
-    known_uids: tuple[str, ...]
-    """Nodes of the pool before the replacement; none of them is a successor."""
-    expected_gpus: int | None
-    deadline: timedelta
-
-
-class Succession(Frozen):
-    """What stood at the end of the wait."""
-
-    old_gone: bool
-    successor: NodeRef | None = None
-    waiting_for: str = ""
-    """At the deadline: what was still missing, in words."""
-
-
-class NodeEvent(Frozen):
-    """A Kubernetes Event on a node, for people who look with kubectl."""
-
-    node: NodeRef
-    incident_id: str
-    reason: str
-    message: str
-    warning: bool = False
-
-
-class Recorded(Frozen):
-    """An event was written, or was there already."""
-
-    name: str
+LOOK_EVERY: Final = timedelta(seconds=5)
+"""Between two looks of a wait: a kubelet tells its status every 10 s."""
 
 
 class NodeActivities:
-    """Activities `observe_node`, `contain_node`, `release_node`, `wait_for_boot`, `observe_pool`, `wait_for_successor`,
-    `record_event`, over one injected API client."""
+    """Activities on nodes, over one injected API client. All of them raise FinalError or PassingError."""
+
+    def __init__(self, api: ApiClient, *, look_every: timedelta = LOOK_EVERY, clock: Clock = utc_now) -> None:
+        self._api = api
+        self._look_every = look_every
+        self._clock = clock
+
+    @activity.defn
+    async def observe_node(self, query: NodeQuery) -> NodeSnapshot:
+        """One look at a node, its claim and the locks on it."""
+        return await node_reads.observe(self._api, query.node, self._clock())
+
+    @activity.defn
+    async def contain_node(self, request: ContainRequest) -> Containment:
+        """Block new work on a node in the name of an incident."""
+        return await node_marks.contain(self._api, request, self._clock)
+
+    @activity.defn
+    async def release_node(self, request: ReleaseRequest) -> Release:
+        """Undo the marks of one incident, and no others."""
+        return await node_marks.release(self._api, request)
+
+    @activity.defn
+    async def wait_for_boot(self, wait: BootWait) -> NodeSnapshot:
+        """Wait until a node is back with another boot; at the deadline, how it stood then."""
+        return await node_waits.wait_for_boot(self._api, wait, self._look_every, self._clock)
+
+    @activity.defn
+    async def observe_pool(self, query: PoolQuery) -> PoolSnapshot:
+        """One look at all nodes of a pool, as the budget counts them."""
+        nodes = await node_reads.list_pool(self._api, query.pool)
+        now = self._clock()
+        return PoolSnapshot(observed_at=now, nodes=tuple(_pool_node(node, query.cluster) for node in nodes))
+
+    @activity.defn
+    async def wait_for_successor(self, wait: SuccessorWait) -> Succession:
+        """Wait until a node has left and another of its pool works; at the deadline, what was missing."""
+        return await node_waits.wait_for_successor(self._api, wait, self._look_every, self._clock)
+
+    @activity.defn
+    async def record_event(self, event: NodeEvent) -> Recorded:
+        """Write a Kubernetes Event on a node, once."""
+        return await node_events.record(self._api, event, self._clock())
 
 
-__all__ = ["NodeActivities", "NodeSnapshot"]
+def _pool_node(node: Node, cluster: str) -> PoolNode:
+    why_not = node_reading.why_unavailable(node)
+    return PoolNode(
+        node=node_reading.reference(node, cluster),
+        created_at=node_reading.created_at(node),
+        available=not why_not,
+        why_not=why_not,
+        gpu_allocatable=node_reading.gpus_in(node.status.allocatable),
+    )
+
+
+__all__ = [
+    "BootWait",
+    "ContainRequest",
+    "Containment",
+    "NodeActivities",
+    "NodeEvent",
+    "NodeQuery",
+    "NodeSnapshot",
+    "PoolNode",
+    "PoolQuery",
+    "PoolSnapshot",
+    "Recorded",
+    "Release",
+    "ReleaseRequest",
+    "Succession",
+    "SuccessorWait",
+]

@@ -164,6 +164,12 @@ class Lease(KubeObject):
     spec: LeaseSpec = LeaseSpec()
 
 
+class Event(KubeObject):
+    """An Event (v1), of which we only need to know that it is there."""
+
+    metadata: ObjectMeta
+
+
 class ResourceNeeds(KubeObject):
     """What a container asks for."""
 

@@ -4,7 +4,7 @@ Used by the node activities and by the controller's watch, which thus see the sa
 and the lease that belong to a node are read by the caller, and so is the clock.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sickbay.cordons import uncordoned_by_person
@@ -49,7 +49,7 @@ def read_node(
         provider_id=node.spec.provider_id or None,
         pool=pool_of(node),
         boot_id=node.status.node_info.boot_id,
-        ready=Readiness(ready.status) if ready.status in set(Readiness) else Readiness.UNKNOWN,
+        ready=readiness(node),
         ready_since=ready.last_transition_time,
         unschedulable=node.spec.unschedulable,
         incident_mark=incident_mark(node),
@@ -142,11 +142,39 @@ def missing_after_boot(snapshot: NodeSnapshot, previous_boot_id: str, expected_g
     # An empty boot id differs from the old one and proves nothing.
     if snapshot.boot_id in ("", previous_boot_id):
         return "no new boot id yet"
-    return missing_to_work(snapshot.ready, snapshot.gpu_allocatable, expected_gpus or snapshot.gpu_capacity)
+    expected = expected_gpus if expected_gpus is not None else snapshot.gpu_capacity
+    return _missing_to_work(snapshot.ready, snapshot.gpu_allocatable, expected)
 
 
-def missing_to_work(ready: Readiness, allocatable: int, expected: int) -> str:
-    """What a node still lacks to take GPU work, in words; empty if nothing."""
+def missing_to_serve(node: Node, expected_gpus: int | None) -> str:
+    """What a new node still lacks to take a lost one's work, in words; empty if nothing.
+
+    Where nobody knows how many GPUs it should have, it must have at least one: its device plugin comes up last.
+    """
+    if node.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    expected = expected_gpus if expected_gpus is not None else max(1, gpus_in(node.status.capacity))
+    return _missing_to_work(readiness(node), gpus_in(node.status.allocatable), expected)
+
+
+def readiness(node: Node) -> Readiness:
+    """The kubelet's Ready, Unknown for any word that is none of its three."""
+    status = ready_condition(node).status
+    return Readiness(status) if status in set(Readiness) else Readiness.UNKNOWN
+
+
+def created_at(node: Node) -> datetime:
+    """When the node was registered; the beginning of time if the server does not say."""
+    return node.metadata.creation_timestamp or datetime.fromtimestamp(0, UTC)
+
+
+def is_claim_of(claim: NodeClaim, node: Node) -> bool:
+    """Whether a claim stands for this node's machine."""
+    same_machine = bool(claim.status.provider_id) and claim.status.provider_id == node.spec.provider_id
+    return same_machine or claim.status.node_name == node.metadata.name
+
+
+def _missing_to_work(ready: Readiness, allocatable: int, expected: int) -> str:
     if ready is not Readiness.TRUE:
         return f"Ready is {ready}"
     return "" if allocatable >= expected else f"{allocatable} of {expected} GPUs are allocatable"
