@@ -127,8 +127,8 @@ class Fault(Frozen):
     evidence: tuple[str, ...] = ()
     """The lines or readings that show the fault, at most `EVIDENCE_LINES_KEPT`."""
     workloads: tuple[Workload, ...] = ()
-    """Different workloads that the fault hit, at most `WORKLOADS_KEPT`; an application fault that follows the GPU and not
-    the workload makes the GPU a suspect (`sickbay.diagnosis`)."""
+    """Different workloads that the fault hit, at most `WORKLOADS_KEPT`; an application fault that follows the GPU and
+    not the workload makes the GPU a suspect (`sickbay.diagnosis`)."""
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
@@ -177,3 +177,20 @@ def _join(earlier: Fault, later: Fault) -> Fault:
 
 def _distinct(*parts: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(item for part in parts for item in part))
+
+
+def merge_faults(known: Iterable[Fault], reported: Iterable[Fault]) -> tuple[Fault, ...]:
+    """All faults of both, each identity once, in order of first report; a repeat only counts up (design, 2).
+
+    Detectors report running counts, so the larger count holds: a report that arrives twice changes nothing.
+    """
+    merged = {fault.identity: fault for fault in known}
+    for fault in reported:
+        before = merged.get(fault.identity)
+        if before is None:
+            merged[fault.identity] = fault
+        elif fault.count > before.count:
+            merged[fault.identity] = fault.model_copy(
+                update={"first_seen": before.first_seen, "evidence": before.evidence or fault.evidence}
+            )
+    return tuple(merged.values())

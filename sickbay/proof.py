@@ -1,0 +1,101 @@
+"""Whether a rung really happened (proof), and whether the node is well after it (verification). Design, 3.6.
+
+Pure comparisons of what was recorded before the act with what was observed after it. A condition that turned healthy
+proves nothing, and neither does an API that answered; silence and `unknown` are never good.
+"""
+
+from sickbay.faults import ComponentKind, Rung
+from sickbay.incident import Intent
+from sickbay.model import Frozen
+from sickbay.nodes import HostProbe, NodeSnapshot, Readiness
+
+_NO_ACTION = ("none", "unknown")
+"""Recovery actions that do not contradict a reset: none, and that of a driver too old to say (facts: detection, 2)."""
+
+
+class Judgement(Frozen):
+    """Passed, or what is still missing. `final` says that waiting longer cannot change it."""
+
+    missing: tuple[str, ...] = ()
+    final: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Nothing is missing."""
+        return not self.missing
+
+    def __str__(self) -> str:
+        return "; ".join(self.missing)
+
+
+def proof_of_stopped_workload(intent: Intent, probe: HostProbe) -> Judgement:
+    """No process holds a GPU that the faults are in (any GPU, if they name none)."""
+    wanted = gpus_of(intent)
+    missing = [] if probe.gpus_answered else ["the GPUs do not answer"]
+    missing += [
+        f"{gpu.process_count} process(es) still hold GPU {gpu.pci}"
+        for gpu in probe.gpus
+        if gpu.process_count and (not wanted or gpu.pci in wanted)
+    ]
+    return Judgement(missing=tuple(missing))
+
+
+def proof_of_reset(intent: Intent, probe: HostProbe) -> Judgement:
+    """The same GPUs answer in the same boot, and the driver asks for nothing more."""
+    missing = []
+    if probe.boot_id != intent.boot_id:
+        missing.append(f"the node runs boot {probe.boot_id} by now: somebody rebooted it")
+    if not probe.gpus_answered:
+        missing.append("the GPUs do not answer")
+    seen = [gpu.uuid for gpu in probe.gpus]
+    missing += [f"GPU {uuid} is missing" for uuid in intent.gpu_uuids if uuid not in seen]
+    wanted = gpus_of(intent)
+    for gpu in probe.gpus:
+        if wanted and gpu.pci not in wanted:
+            continue
+        if gpu.recovery_action not in _NO_ACTION:
+            missing.append(f"the driver still asks for {gpu.recovery_action} on GPU {gpu.pci}")
+        if gpu.remap_pending:
+            missing.append(f"a row remap is still pending on GPU {gpu.pci}")
+    return Judgement(missing=tuple(missing))
+
+
+def proof_of_reboot(intent: Intent, look: NodeSnapshot) -> Judgement:
+    """Another boot id, and Ready. An empty boot id differs from the old one but proves nothing (facts: remediation, 3.1)."""
+    missing = []
+    if not look.boot_id or look.boot_id == intent.boot_id:
+        missing.append("no new boot id")
+    if look.ready is not Readiness.TRUE:
+        missing.append(f"Ready is {look.ready}")
+    return Judgement(missing=tuple(missing))
+
+
+def verification(look: NodeSnapshot, probe: HostProbe, expected_gpus: int | None) -> Judgement:
+    """The node is well: all GPUs answer and are allocatable, every check judged, and no fault asks for a rung."""
+    troubles = [fault for fault in probe.faults if fault.rung is not Rung.NONE]
+    missing = [f"{fault.code} on {fault.component.id}" for fault in troubles]
+    final = any(fault.rung.disrupts or fault.rung is Rung.HUMAN for fault in troubles)
+    if not probe.gpus_answered:
+        missing.append("the GPUs do not answer")
+    if expected_gpus is not None and len(probe.gpus) < expected_gpus:
+        missing.append(f"{len(probe.gpus)} of {expected_gpus} GPUs answer")
+    missing += [f"check {name} cannot judge" for name in probe.checks_unknown]
+    if probe.boot_id != look.boot_id:
+        missing.append("the API server and the host tell different boot ids")
+    if look.ready is not Readiness.TRUE:
+        missing.append(f"Ready is {look.ready}")
+    if look.gpu_allocatable < max(expected_gpus or 0, look.gpu_capacity):
+        missing.append(f"{look.gpu_allocatable} of {max(expected_gpus or 0, look.gpu_capacity)} GPUs are allocatable")
+    if not look.conditions_fresh:
+        missing.append("the node agent has not reported since")
+    elif not look.conditions_healthy:
+        missing.append("a health condition of the node is not True")
+    return Judgement(missing=tuple(missing), final=final)
+
+
+def gpus_of(intent: Intent) -> tuple[str, ...]:
+    """PCI addresses of the GPUs that the intent is about; empty means all of the node's."""
+    kinds = [component.kind for component in intent.components]
+    ids = [component.id for component in intent.components if component.kind is ComponentKind.GPU]
+    known = all(kind is ComponentKind.GPU for kind in kinds) and "unknown" not in ids
+    return tuple(ids) if known else ()
