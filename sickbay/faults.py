@@ -179,18 +179,18 @@ def _distinct(*parts: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(item for part in parts for item in part))
 
 
-def merge_faults(known: Iterable[Fault], reported: Iterable[Fault]) -> tuple[Fault, ...]:
-    """All faults of both, each identity once, in order of first report; a repeat only counts up (design, 2).
+def update_faults(known: Iterable[Fault], reported: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Known faults brought up to date by a detector's report, whose counts are running totals of what it has seen.
 
-    Detectors report running counts, so the larger count holds: a report that arrives twice changes nothing.
+    A report that arrives twice changes nothing. A rung may rise while the count stands still, and never falls.
     """
-    merged = {fault.identity: fault for fault in known}
+    updated = {fault.identity: fault for fault in known}
     for fault in reported:
-        before = merged.get(fault.identity)
-        if before is None:
-            merged[fault.identity] = fault
-        elif fault.count > before.count:
-            merged[fault.identity] = fault.model_copy(
-                update={"first_seen": before.first_seen, "evidence": before.evidence or fault.evidence}
-            )
-    return tuple(merged.values())
+        earlier = updated.get(fault.identity)
+        if earlier is None:
+            updated[fault.identity] = fault
+        elif fault.count > earlier.count or fault.rung.strength > earlier.rung.strength:
+            more = max(fault.count - earlier.count, 0)
+            joined = _join(earlier, fault)
+            updated[fault.identity] = joined.model_copy(update={"count": earlier.count + more})
+    return tuple(updated.values())

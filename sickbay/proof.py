@@ -61,7 +61,7 @@ def proof_of_reset(intent: Intent, probe: HostProbe) -> Judgement:
 
 
 def proof_of_reboot(intent: Intent, look: NodeSnapshot) -> Judgement:
-    """Another boot id, and Ready. An empty boot id differs from the old one but proves nothing (facts: remediation, 3.1)."""
+    """Another boot id, and Ready. An empty boot id differs from the old one but proves nothing (NVSentinel PR 1569)."""
     missing = []
     if not look.boot_id or look.boot_id == intent.boot_id:
         missing.append("no new boot id")
