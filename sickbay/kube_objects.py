@@ -66,6 +66,7 @@ class ObjectMeta(KubeObject):
     """When the grace period of a requested deletion ends; set on every object that is being deleted."""
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
     managed_fields: tuple[ManagedFields, ...] = ()
 
