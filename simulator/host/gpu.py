@@ -132,7 +132,6 @@ class GpuModel:
     """What the GPUs of one instance type are."""
 
     name: str
-    count: int
     memory_bytes: int
     nvlinks: int
     pci_device_id: str
@@ -141,11 +140,11 @@ class GpuModel:
 GIB = 1 << 30
 
 GPU_MODELS = {
-    "p5.48xlarge": GpuModel("NVIDIA H100 80GB HBM3", 8, 80 * GIB, 18, "10de:2330"),
-    "p4d.24xlarge": GpuModel("NVIDIA A100-SXM4-40GB", 8, 40 * GIB, 12, "10de:20b0"),
-    "g5.xlarge": GpuModel("NVIDIA A10G", 1, 24 * GIB, 0, "10de:2237"),
+    "p5.48xlarge": GpuModel("NVIDIA H100 80GB HBM3", 80 * GIB, 18, "10de:2330"),
+    "p4d.24xlarge": GpuModel("NVIDIA A100-SXM4-40GB", 40 * GIB, 12, "10de:20b0"),
+    "g5.xlarge": GpuModel("NVIDIA A10G", 24 * GIB, 0, "10de:2237"),
 }
-"""By EC2 instance type."""
+"""By EC2 instance type; how many a machine has is in `simulator.instance_types`."""
 
 _BUSES = ("53", "64", "75", "86", "97", "a8", "b9", "ca")
 
@@ -161,8 +160,8 @@ class GpuIdentity:
     serial: str
 
 
-def identities(instance_id: str, model: GpuModel) -> tuple[GpuIdentity, ...]:
-    """The GPUs of one machine."""
+def identities(instance_id: str, count: int) -> tuple[GpuIdentity, ...]:
+    """The `count` GPUs of one machine."""
     return tuple(
         GpuIdentity(
             index=index,
@@ -170,5 +169,5 @@ def identities(instance_id: str, model: GpuModel) -> tuple[GpuIdentity, ...]:
             pci=f"0000:{_BUSES[index]}:00",
             serial=f"16{made.int % 10**11:011d}",
         )
-        for index in range(model.count)
+        for index in range(count)
     )
