@@ -1,0 +1,159 @@
+"""Everything the watch says to Temporal and asks of it: how an incident stands, opening one, telling it more.
+
+Used by `workers.triage`. Every call has a timeout, since the watch must go on containing nodes while Temporal is away;
+whatever could not be said is said at a later look. Opening is one atomic call (start with a signal), so that two
+controllers, or two tries of one, give one incident (facts: Temporal, 1.4).
+"""
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import WorkflowQueryFailedError as QueryFailedError
+from temporalio.client import WorkflowQueryRejectedError as QueryRejectedError
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from sickbay import names, search_attributes
+from sickbay.faults import Fault
+from sickbay.incident import FaultReport, FaultsCleared, IncidentInput, IncidentResult, IncidentView, Stage
+from sickbay.triage import KnownIncident, Standing
+
+LOOK_TIMEOUT: Final = timedelta(seconds=2)
+"""The longest that containment waits for Temporal's word on whether a person has decided on this node."""
+CALL_TIMEOUT: Final = timedelta(seconds=10)
+
+ABSENT: Final = KnownIncident(standing=Standing.ABSENT)
+UNKNOWN: Final = KnownIncident(standing=Standing.UNKNOWN)
+
+_SUMMARY_LENGTH: Final = 180
+"""The server keeps 200 bytes of a summary."""
+
+
+class TemporalSilentError(Exception):
+    """Temporal did not take a message; the message is to be said again."""
+
+
+class IncidentDesk:
+    """The incidents of one cluster, as the watch speaks with them.
+
+    `missing_attributes` names search attributes that the namespace lacks: a start that named one would be refused.
+    """
+
+    def __init__(self, client: Client, cluster: str, missing_attributes: Collection[str] = ()) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._missing = frozenset(missing_attributes)
+
+    async def look(self, incident_id: str) -> KnownIncident:
+        """How an incident stands. Never raises: a Temporal that does not answer is its own standing."""
+        handle = self._client.get_workflow_handle(incident_id)
+        try:
+            described = await handle.describe(rpc_timeout=LOOK_TIMEOUT)
+            if described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
+                return KnownIncident(standing=Standing.OPEN, faults=await self._faults(incident_id))
+            return await self._closed(described)
+        except RPCError as error:
+            return ABSENT if error.status is RPCStatusCode.NOT_FOUND else UNKNOWN
+
+    async def open(self, start: IncidentInput, report: FaultReport) -> None:
+        """Start the incident of a machine, or tell the open one. Raises TemporalSilentError."""
+        incident_id = names.incident_id(self._cluster, start.node.machine)
+        try:
+            await self._client.start_workflow(
+                names.WORKFLOW_INCIDENT,
+                start,
+                id=incident_id,
+                task_queue=names.CONTROLLER_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                start_signal=names.SIGNAL_REPORT_FAULTS,
+                start_signal_args=[report],
+                search_attributes=self._attributes(start),
+                static_summary=_summary(start),
+                rpc_timeout=CALL_TIMEOUT,
+            )
+        except RPCError as error:
+            raise TemporalSilentError(f"{incident_id} could not be opened: {error.message}") from error
+
+    async def report(self, incident_id: str, report: FaultReport) -> bool:
+        """Tell an open incident of faults; false if it is over by now. Raises TemporalSilentError."""
+        return await self._signal(incident_id, names.SIGNAL_REPORT_FAULTS, report)
+
+    async def clear(self, incident_id: str, cleared: FaultsCleared) -> bool:
+        """Tell an open incident of faults that are gone; false if it is over by now. Raises TemporalSilentError."""
+        return await self._signal(incident_id, names.SIGNAL_CLEAR_FAULTS, cleared)
+
+    async def open_ids(self) -> frozenset[str]:
+        """Ids of all open incidents of this cluster, as visibility knows them: seconds late, and for hints only.
+
+        Raises TemporalSilentError.
+        """
+        query = (
+            f"WorkflowType = '{names.WORKFLOW_INCIDENT}' AND ExecutionStatus = 'Running' "
+            f"AND WorkflowId STARTS_WITH '{names.incident_id(self._cluster, '')}'"
+        )
+        try:
+            listed = self._client.list_workflows(query, rpc_timeout=CALL_TIMEOUT)
+            return frozenset([execution.id async for execution in listed])
+        except RPCError as error:
+            raise TemporalSilentError(f"open incidents cannot be listed: {error.message}") from error
+
+    async def _signal(self, incident_id: str, signal: str, message: FaultReport | FaultsCleared) -> bool:
+        handle = self._client.get_workflow_handle(incident_id)
+        try:
+            await handle.signal(signal, message, rpc_timeout=CALL_TIMEOUT)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise TemporalSilentError(f"{incident_id} did not take {signal}: {error.message}") from error
+        return True
+
+    async def _faults(self, incident_id: str) -> tuple[Fault, ...] | None:
+        """What an open incident knows; None if no worker answers for it now."""
+        handle = self._client.get_workflow_handle(incident_id)
+        try:
+            view: IncidentView = await handle.query(
+                names.QUERY_VIEW, result_type=IncidentView, rpc_timeout=LOOK_TIMEOUT
+            )
+        except (RPCError, QueryFailedError, QueryRejectedError):
+            return None
+        return view.faults
+
+    async def _closed(self, described: WorkflowExecutionDescription) -> KnownIncident:
+        """How a closed incident ended; without an outcome if it was terminated, cancelled or failed."""
+        known = KnownIncident(standing=Standing.CLOSED, closed_at=described.close_time)
+        handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=IncidentResult)
+        try:
+            result = await handle.result(follow_runs=False, rpc_timeout=LOOK_TIMEOUT)
+        except WorkflowFailureError:
+            return known
+        return known.model_copy(update={"outcome": result.outcome, "faults": result.view.faults})
+
+    def _attributes(self, start: IncidentInput) -> TypedSearchAttributes:
+        """The attributes that name the incident; they cost nothing at the start."""
+        node = start.node
+        keywords: dict[SearchAttributeKey[str], str] = {
+            search_attributes.CLUSTER: node.cluster,
+            search_attributes.NODE: node.name,
+            search_attributes.MACHINE: node.machine,
+            search_attributes.POOL: node.pool,
+            search_attributes.STAGE: Stage.OPENED,
+        }
+        codes = sorted({fault.code for fault in start.faults})
+        pairs = [SearchAttributePair(key, value) for key, value in keywords.items() if key.name not in self._missing]
+        if search_attributes.FAULT.name in self._missing:
+            return TypedSearchAttributes(pairs)
+        return TypedSearchAttributes([*pairs, SearchAttributePair(search_attributes.FAULT, codes)])
+
+
+def _summary(start: IncidentInput) -> str:
+    codes = ", ".join(sorted({fault.code for fault in start.faults}))
+    return f"{start.node.name}: {codes}".encode()[:_SUMMARY_LENGTH].decode(errors="ignore")

@@ -1,0 +1,79 @@
+"""The watch's own cordons: at once, asking nobody, within a cap.
+
+Used by `workers.triage`. It is apart from the incident's own containment because it must work while Temporal does not
+(design, 3.11), and because a bad detector must not cordon a fleet: each cordon is counted before the next is made.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from kubernetes.aio.client import ApiClient
+
+from activities import node_marks
+from activities.errors import FinalError, PassingError
+from activities.node_models import ContainRequest
+from sickbay.containment import may_contain
+from sickbay.kube_objects import Node
+from sickbay.names import ANNOTATION_INCIDENT
+from sickbay.nodes import NodeRef
+from sickbay.policy.model import ContainmentPolicy, TaintPolicy
+from sickbay.triage import concerns_us
+from workers import controller_metrics as metrics
+
+SEEN_WITHIN: Final = timedelta(seconds=30)
+"""How long the watch may take to show a mark of ours; until then it is counted from memory."""
+
+log: Final = structlog.get_logger(__name__)
+
+
+class WatchContainment:
+    """Blocks new work on nodes of a cluster, one at a time, and counts."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        nodes: Mapping[str, Node],
+        policy: Callable[[], ContainmentPolicy],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._policy = policy
+        self._clock = clock
+        self._one_at_a_time = asyncio.Lock()
+        self._recent: dict[str, datetime] = {}
+
+    async def contain(self, node: NodeRef, incident_id: str, taint: TaintPolicy) -> bool:
+        """Block new work on a node; false if the cap or the API server did not let us. Never raises for either.
+
+        The incident opens all the same: it contains its node by its own retries.
+        """
+        async with self._one_at_a_time:
+            mine = [uid for uid, each in self._nodes.items() if concerns_us(each)]
+            held = self._held() - {node.uid}
+            decision = may_contain(self._policy(), gpu_nodes=len(mine), contained=len(held))
+            if not decision.allowed:
+                metrics.CONTAINMENT_REFUSED.inc()
+                log.error("not contained", node=node.name, incident=incident_id, reason=decision.reason)
+                return False
+            request = ContainRequest(node=node, incident_id=incident_id, taint=taint)
+            try:
+                containment = await node_marks.contain(self._api, request)
+            except (FinalError, PassingError) as error:
+                log.warning("not contained", node=node.name, incident=incident_id, reason=str(error))
+                return False
+            if containment.contained:
+                self._recent[node.uid] = self._clock()
+                metrics.CONTAINED.inc()
+                log.info("contained", node=node.name, incident=incident_id)
+            return containment.contained
+
+    def _held(self) -> set[str]:
+        """Nodes under a mark of ours, those included whose mark the watch has not shown yet."""
+        oldest = self._clock() - SEEN_WITHIN
+        self._recent = {uid: at for uid, at in self._recent.items() if at > oldest and uid in self._nodes}
+        marked = {uid for uid, node in self._nodes.items() if ANNOTATION_INCIDENT in node.metadata.annotations}
+        return marked | self._recent.keys()
