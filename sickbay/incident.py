@@ -13,6 +13,7 @@ from pydantic import Field
 from sickbay.faults import Component, Fault, Rung, Verdict
 from sickbay.model import Frozen
 from sickbay.nodes import NodeRef
+from sickbay.permits import Permit
 from sickbay.policy.model import IncidentPolicy
 
 
@@ -176,6 +177,9 @@ class IncidentView(Frozen):
     attempt: int = 0
     verdict: Verdict
     faults: tuple[Fault, ...] = ()
+    """Open now."""
+    cleared: tuple[Fault, ...] = ()
+    """Joined the incident, and are gone."""
     waiting_for: str = ""
     """What it waits for, in words; empty while it works."""
     waiting_until: datetime | None = None
@@ -210,16 +214,25 @@ class CarriedState(Frozen):
 
     stage: Stage
     faults: tuple[Fault, ...]
+    cleared: tuple[Fault, ...] = ()
     intents: tuple[Intent, ...] = ()
     approvals: tuple[Approval, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
     seen_requests: tuple[str, ...] = ()
     contained_at: datetime | None = None
     handover: HandoverReason | None = None
+    handover_text: str = ""
+    handed_over_at: datetime | None = None
     chosen_rung: Rung | None = None
-    start_rung: Rung = Rung.NONE
+    floor: Rung = Rung.NONE
+    """Where the ladder starts at least, by the machine's past."""
     held_by: str = ""
-    reminders: int = 0
+    held_since: datetime | None = None
+    protected: bool = False
+    """`karpenter.sh/do-not-disrupt` is ours to remove."""
+    expected_gpus: int | None = None
+    permit: Permit | None = None
+    permit_requested: bool = False
 
 
 IncidentInput.model_rebuild()

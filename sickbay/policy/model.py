@@ -135,6 +135,12 @@ class IncidentPolicy(Frozen):
     soak: timedelta = timedelta(minutes=15)
     """The watch over a repaired node before the incident closes."""
     approval_deadline: timedelta = timedelta(hours=8)
+    watch_deadline: timedelta = timedelta(hours=4)
+    """How long new work stays blocked for trouble that no repair is meant for, before a person is asked."""
+    foreign_lock_deadline: timedelta = timedelta(hours=2)
+    """How long somebody else's lock on the node is respected in silence, before a person is asked."""
+    look_every: timedelta = timedelta(minutes=10)
+    """Between two looks at the node while the incident waits: it may be gone, or made schedulable by a person."""
     handover_reminder: timedelta = timedelta(days=1)
     handover_deadline: timedelta = timedelta(days=30)
     """A handed-over incident that no person ended by then closes, leaving the cordon to people."""
