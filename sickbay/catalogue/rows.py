@@ -66,7 +66,7 @@ CATALOGUE_VERSION: Final = _FILE.version
 
 
 def lookup(code: str) -> Row:
-    """The row of a code such as `xid-79`. A code without one gives a `watch` row with `known` False; nothing is raised."""
+    """The row of a code such as `xid-79`; for a code without one, a `watch` row with `known` False. Raises nothing."""
     row = _ROWS.get(code)
     if row is not None:
         return row
