@@ -14,7 +14,7 @@ from typing import Final
 from sickbay.kube_objects import Node, Pod, Status
 from sickbay.model import Frozen
 from sickbay.node_faults import ready_condition
-from sickbay.nodes import Blocker, DrainGoal, DrainOutcome
+from sickbay.nodes import DrainGoal
 from sickbay.pod_needs import may_hold_gpu
 from sickbay.policy.model import DrainPolicy, HoldChoice
 
@@ -58,10 +58,8 @@ class PodPlan(Frozen):
 
 
 class EvictionAnswer(StrEnum):
-    """What the answer to an eviction means."""
+    """What it means that an eviction was not accepted."""
 
-    ACCEPTED = "accepted"
-    """Not gone yet: wait until its UID is."""
     GONE = "gone"
     """It is gone already, or another pod has its name."""
     BUDGET = "budget"
@@ -93,18 +91,13 @@ def evictable(plans: Iterable[PodPlan]) -> tuple[PodPlan, ...]:
     return tuple(sorted(evict, key=lambda plan: plan.pod.full_name))
 
 
-def outcome_at_deadline(blockers: Iterable[Blocker], waiting: int) -> DrainOutcome:
-    """Blocked if something other than time stood in the way; timed out if all that was left was on its way."""
-    return DrainOutcome.TIMED_OUT if waiting and not tuple(blockers) else DrainOutcome.BLOCKED
-
-
 def judge(code: int, status: Status) -> EvictionAnswer:
-    """What an eviction's HTTP code and Status mean (facts: remediation, 2.2)."""
+    """What the HTTP code and Status of an eviction that was not accepted mean (facts: remediation, 2.2)."""
     causes = {cause.reason for cause in status.details.causes}
     match code:
-        case 200 | 201 | 202:
-            return EvictionAnswer.ACCEPTED
-        case 404 | 409:
+        case 404 if status.reason == "NotFound":
+            return EvictionAnswer.GONE
+        case 409:
             return EvictionAnswer.GONE
         case 429 if "DisruptionBudget" in causes:
             return EvictionAnswer.BUDGET
