@@ -16,16 +16,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from sickbay.catalogue import lookup
 from sickbay.diagnosis import diagnose
-from sickbay.faults import Fault, FaultClass, Rung
+from sickbay.faults import Fault, Rung
 from sickbay.incident import Outcome
 from sickbay.kube_objects import Node
 from sickbay.model import Frozen
 from sickbay.names import ANNOTATION_INCIDENT
-from sickbay.node_faults import NODE_NOT_READY
+from sickbay.node_faults import MONITOR_SILENT, NODE_NOT_READY
 from sickbay.node_reading import is_gpu_node
 from sickbay.nodes import NodeSnapshot, Readiness
 from sickbay.policy.model import IncidentPolicy
+
+SETTLING: Final = frozenset({NODE_NOT_READY, MONITOR_SILENT})
+"""Faults that come and go with a restart of the kubelet or the node."""
 
 LEFT_TO_PEOPLE: Final = frozenset({Outcome.HANDED_OVER, Outcome.WITHDRAWN})
 """Outcomes after which the same faults open nothing: a person has them, or said that they do not matter. An incident
@@ -56,8 +60,8 @@ class TriageRules(Frozen):
     """The watch's own patience."""
 
     settle: timedelta = timedelta(minutes=1)
-    """How long Ready must not be True before an incident opens; a kubelet's restart takes seconds. The incident then
-    observes for the rest of the policy's tolerance."""
+    """How long a fault of `SETTLING` must last before an incident opens: a kubelet's restart takes seconds. The
+    incident then observes for the rest of the policy's tolerance."""
     cooldown: timedelta = timedelta(minutes=1)
     """From one incident's end to the next one's start on a machine: a flapping node must not restart its incident each
     second, which Temporal Cloud refuses besides (facts: Temporal, 1.4)."""
@@ -76,7 +80,7 @@ class Plan(Frozen):
     release: bool = False
     """Undo the mark on the node: its incident is over."""
     notice: tuple[Fault, ...] = ()
-    """Faults that only a person can judge, to be told by an Event on the node."""
+    """Faults of codes that the catalogue does not know, to be told to people by an Event on the node."""
     again_in: timedelta | None = None
     """Look again after this time, whatever happens until then."""
     why: str = ""
@@ -148,14 +152,21 @@ def plan(look: Look) -> Plan:
 
 
 def settled_faults(look: Look) -> tuple[tuple[Fault, ...], timedelta | None]:
-    """The faults to act on, and when a Ready that is not True will have lasted long enough to be one of them."""
-    snapshot = look.snapshot
-    patience = min(look.rules.settle, look.policy.tolerance_of(NODE_NOT_READY))
-    since = snapshot.ready_since or look.now
-    remaining = since + patience - look.now
-    if remaining <= timedelta(0) or all(fault.code != NODE_NOT_READY for fault in snapshot.faults):
-        return snapshot.faults, None
-    return tuple(fault for fault in snapshot.faults if fault.code != NODE_NOT_READY), remaining
+    """The faults to act on, and when the first of those left out will have lasted long enough.
+
+    A kubelet that has just gone silent may only restart, and an agent that is silent on a node that has just come back
+    has only not begun. Both count from the last change of Ready.
+    """
+    since = look.snapshot.ready_since or look.now
+    acted_on: list[Fault] = []
+    remaining: list[timedelta] = []
+    for fault in look.snapshot.faults:
+        left = since + min(look.rules.settle, look.policy.tolerance_of(fault.code)) - look.now
+        if fault.code in SETTLING and left > timedelta(0):
+            remaining.append(left)
+        else:
+            acted_on.append(fault)
+    return tuple(acted_on), min(remaining, default=None)
 
 
 def gone_codes(known: Iterable[Fault], snapshot: NodeSnapshot) -> tuple[str, ...]:
@@ -221,4 +232,4 @@ def _orphaned(look: Look) -> bool:
 
 
 def _for_people(faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
-    return tuple(fault for fault in faults if fault.fault_class is FaultClass.WATCH)
+    return tuple(fault for fault in faults if not lookup(fault.code).known)
