@@ -25,7 +25,7 @@ class Entry:
         self._judgement: Judgement | None = None
 
     def add(self, sighting: Sighting) -> None:
-        """Counts one sighting; a companion tells more of the same event and judges nothing."""
+        """Counts one sighting; a companion tells more of the same event and is not counted again."""
         moment = sighting.line.moment
         self._first = moment if self._first is None else self._first
         self._last = self._last if moment is None else moment
@@ -35,7 +35,7 @@ class Entry:
             self._hit(sighting.workload, moment)
         if not sighting.companion:
             self._count += sighting.line.repeats
-            self._judge(sighting)
+        self._judge(sighting)
 
     def judgement_of(self, code: str) -> Judgement:
         """The worst that a line said, else what the catalogue says of the code."""
@@ -61,6 +61,8 @@ class Entry:
     def _judge(self, sighting: Sighting) -> None:
         if sighting.caused_by is not None:
             return  # the line is an Xid 45: it names the fault and says nothing of how bad that is
+        if sighting.companion and sighting.judgement is None:
+            return  # it says nothing of its own, and must not outweigh the words of the line that it goes with
         judgement = sighting.judgement or _by_catalogue(sighting.code)
         if self._judgement is None or _badness(judgement) > _badness(self._judgement):
             self._judgement = judgement

@@ -4,12 +4,13 @@ Some of the gravest states have no number at all (facts: detection, 0.2).
 """
 
 import re
+from dataclasses import replace
 
 from sickbay.faults import Component, ComponentKind
 from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.sighting import NVIDIA_DRIVER, PCI, UNKNOWN, Memory, Sighting, gpu
 
-KEYS = ("NVRM", "nv_get_p2p_free_callback")
+KEYS = ("NVRM: ", "nv_get_p2p_free_callback")
 
 _PREAMBLE = re.compile(rf"NVRM: GPU at PCI:(?P<pci>{PCI}): GPU-[0-9a-f-]{{36}}")
 _SERIAL = re.compile(rf"NVRM: (?:GPU Board Serial Number: |GPU (?P<pci>{PCI}): GPU serial number is )")
@@ -72,11 +73,14 @@ def _lost_at_probe(line: Line, memory: Memory) -> Sighting | None:
     """A GPU that is gone when the driver loads: one record of three lines, or three records."""
     probed = _PROBED.search(line.text)
     if probed:
-        memory.lost_gpu = gpu(probed["pci"])
+        memory.probed = line
     if not _LOST_AT_PROBE.search(line.text):
         return None
-    lost, memory.lost_gpu = memory.lost_gpu or gpu(None), None
-    return Sighting("gpu-lost", lost, line)
+    first, memory.probed = memory.probed or line, None
+    named = _PROBED.search(first.text)
+    if first is not line:
+        line = replace(line, raw=f"{first.raw} {line.raw.strip()}", moment=first.moment)
+    return Sighting("gpu-lost", gpu(named["pci"] if named else None), line)
 
 
 def _of_a_gpu(line: Line, memory: Memory) -> Sighting | None:

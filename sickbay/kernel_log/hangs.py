@@ -11,13 +11,13 @@ from sickbay.faults import Component
 from sickbay.kernel_log.lines import Line, seconds_between
 from sickbay.kernel_log.sighting import HOST, NVIDIA_DRIVER, Memory, Sighting
 
-KEYS = ("blocked for more than", "soft lockup", "hard LOCKUP", "[nvidia")
+KEYS = ("blocked for more than", "soft lockup", "hard LOCKUP")
 
 STACK_LINES: Final = 64
 """Lines after the message that are read for the stack: longer than the kernel prints for one task."""
 TROUBLE_LASTS: Final = 600.0
-"""Seconds after an Xid in which a task that hangs is taken to hang on the driver: the kernel tells of a task when it has
-hung for 120 seconds, and again every 120 seconds."""
+"""Seconds after an Xid in which a task that hangs is taken to hang on the driver. The kernel tells of a task when it
+has hung for 120 seconds, and again every 120 seconds."""
 
 _HUNG_TASK = re.compile(r"INFO: task (?P<name>.{1,64}?):(?P<pid>\d+) blocked for more than \d+ seconds")
 _SOFT_LOCKUP = re.compile(r"BUG: soft lockup - CPU#\d+ stuck for \d+s")
@@ -27,7 +27,7 @@ _NVIDIA_PROGRAM = re.compile(r"(?:nvidia|nv_|nv-|dcgm|irq/\d+-nvidia|UVM )", re.
 
 
 def recognise(line: Line, memory: Memory) -> Sighting | None:
-    """The fault of a hang, or of a frame of its stack that tells where it hangs."""
+    """The fault of a line that tells of a hang."""
     task = _HUNG_TASK.search(line.text)
     if task:
         memory.stack_lines_left = STACK_LINES
@@ -40,10 +40,15 @@ def recognise(line: Line, memory: Memory) -> Sighting | None:
         return Sighting("soft-lockup", HOST, line)
     if _HARD_LOCKUP.search(line.text):
         return Sighting("hard-lockup", HOST, line)
-    if memory.stack_lines_left and _NVIDIA_FRAME.search(line.text):
-        memory.stack_lines_left = 0
-        return Sighting("driver-hung", _troubled_gpu(line, memory) or NVIDIA_DRIVER, line)
     return None
+
+
+def recognise_frame(line: Line, memory: Memory) -> Sighting | None:
+    """The fault of a frame in the stack of a hang, if the frame is in a module of the GPU driver."""
+    if not memory.stack_lines_left or not _NVIDIA_FRAME.search(line.text):
+        return None
+    memory.stack_lines_left = 0
+    return Sighting("driver-hung", _troubled_gpu(line, memory) or NVIDIA_DRIVER, line)
 
 
 def _troubled_gpu(line: Line, memory: Memory) -> Component | None:

@@ -7,7 +7,7 @@ from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.sighting import HOST, UNKNOWN, Memory, Sighting
 
 KEYS = (
-    "EDAC ",
+    "EDAC MC",
     "[Hardware Error]",
     "CMCI storm",
     "hardware memory error",
@@ -15,10 +15,10 @@ KEYS = (
     "Fatal machine check",
     "oom-kill",
     "Killed process",
-    "libnccl",
+    "in libnccl",
 )
 
-_EDAC = re.compile(r"EDAC [\w# ]+: (?:\d+ )?(?P<kind>UE|CE) .*? on (?P<module>[^\s(]+)")
+_EDAC = re.compile(r"EDAC MC\w*: (?:\d+ )?(?P<kind>UE|CE) .*? on (?P<module>[^\s(]+)")
 _MEMORY_FAILURE = re.compile(r"Memory failure: 0x[0-9a-f]+: |Uncorrected hardware memory error")
 _FATAL_MACHINE_CHECK = re.compile(r"Fatal machine check|\[Hardware Error\]: CPU \d+: Machine Check Exception")
 _RECORD_SEVERITY = re.compile(r"\[Hardware Error\]: event severity: (?P<severity>\w+)")

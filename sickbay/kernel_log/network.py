@@ -9,36 +9,28 @@ from sickbay.faults import Component, ComponentKind
 from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.sighting import PCI, UNKNOWN, Memory, Sighting, full_pci
 
-KEYS = ("mlx5_", "Port module event", "infiniband efa", "efa 0", "ena 0", "Lost carrier")
+KEYS = ("mlx5_core ", "Port module event[error]", "Failed to process command", "ena 0000:", "Lost carrier")
 
-_PATTERNS = (
-    (re.compile(rf"mlx5_core (?P<pci>{PCI})\b.*Detected insufficient power on the PCIe slot"), "nic-power"),
-    (re.compile(rf"(?:mlx5_core (?P<pci>{PCI})\b.*)?Port module event\[error\]: module \d+"), "nic-cable"),
-    (
-        re.compile(
-            rf"mlx5_core (?P<pci>{PCI})\b.*(?:Fatal error \d+ detected|health recovery failed|reached miss count)"
+_MLX5 = rf"mlx5_core (?P<pci>{PCI})\b"
+_EFA = rf"(?:infiniband (?P<name>efa_\d+)|efa (?P<pci>{PCI}))(?: \S+)?"
+_ENA = rf"ena (?P<pci>{PCI})(?: (?P<name>[\w-]+))?"
+
+_PATTERNS = tuple(
+    (re.compile(pattern), code)
+    for pattern, code in (
+        (rf"{_MLX5}.*Detected insufficient power on the PCIe slot", "nic-power"),
+        (rf"(?:{_MLX5}.*)?Port module event\[error\]: module \d+", "nic-cable"),
+        (rf"{_MLX5}.*(?:Fatal error \d+ detected|health recovery failed|reached miss count)", "nic-failed"),
+        (rf"{_MLX5} \S+: Link down", "nic-link-down"),
+        (rf"{_EFA}: Failed to process command", "efa-command-failed"),
+        (rf"{_ENA}: (?:Reset attempt failed|Can not reset|Failed to re(?:start|set|store))", "ena-failed"),
+        (
+            rf"{_ENA}: (?:Keep alive watchdog timeout|Found a Tx that wasn't completed|Trigger reset is on)",
+            "ena-timeout",
         ),
-        "nic-failed",
-    ),
-    (re.compile(rf"mlx5_core (?P<pci>{PCI}) (?P<name>\S+): Link down"), "nic-link-down"),
-    (
-        re.compile(rf"(?:infiniband (?P<name>efa_\d+)|efa (?P<pci>{PCI}) ?\S*): Failed to process command"),
-        "efa-command-failed",
-    ),
-    (
-        re.compile(
-            rf"ena (?P<pci>{PCI})(?: (?P<name>[\w-]+))?: (?:Reset attempt failed|Can not reset|Failed to re(?:start|set|store))"
-        ),
-        "ena-failed",
-    ),
-    (
-        re.compile(
-            rf"ena (?P<pci>{PCI})(?: (?P<name>[\w-]+))?: "
-            r"(?:Keep alive watchdog timeout|Found a Tx that wasn't completed|Trigger reset is on|.*missing TX completions)"
-        ),
-        "ena-timeout",
-    ),
-    (re.compile(r"^(?P<name>[\w.@-]+): Lost carrier"), "nic-link-down"),
+        (rf"{_ENA}: .*missing TX completions", "ena-timeout"),
+        (r"^(?P<name>[\w.@-]+): Lost carrier", "nic-link-down"),
+    )
 )
 
 

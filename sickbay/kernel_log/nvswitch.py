@@ -6,7 +6,7 @@ from sickbay.faults import Component, ComponentKind, FaultClass, Rung, Severity
 from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.sighting import PCI, WATCH_ONLY, Judgement, Memory, Sighting, short_pci
 
-KEYS = ("SXid (", "detected NVSwitch")
+KEYS = ("SXid (PCI:", "detected NVSwitch")
 
 _SXID = re.compile(rf"SXid \(PCI:(?P<pci>{PCI})\): (?P<number>\d{{1,6}})(?!\d)(?:, ?(?P<rest>.*))?")
 _FABRIC_MANAGER = re.compile(

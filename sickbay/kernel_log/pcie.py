@@ -6,9 +6,9 @@ counts, where it is a GPU; a port's fault then follows the GPU's (`sickbay.diagn
 
 import re
 
-from sickbay.faults import Component, ComponentKind
+from sickbay.faults import Component, ComponentKind, FaultClass, Rung, Severity
 from sickbay.kernel_log.lines import Line
-from sickbay.kernel_log.sighting import PCI, Memory, Sighting, full_pci, gpu
+from sickbay.kernel_log.sighting import PCI, Judgement, Memory, Sighting, full_pci, gpu
 
 KEYS = ("AER: ", "PCIe Bus Error")
 
@@ -23,20 +23,28 @@ _BUS_ERROR = re.compile(
 )
 _NOT_RECOVERED = re.compile(rf"{_DEVICE}AER: (?:can't recover|device recovery failed)")
 
+_GPU_CUT_OFF = Judgement(FaultClass.GPU, Rung.REBOOT, Severity.FATAL)
+
 
 def recognise(line: Line, memory: Memory) -> Sighting | None:  # noqa: ARG001 -- every recogniser has this shape
     """The fault of an AER line."""
     found = _RECEIVED.search(line.text)
     if found:
-        return Sighting(_code(found["word"]), _component(found["driver"], found["source"]), line)
+        return _sighting(found["word"], _component(found["driver"], found["source"]), line)
     found = _BUS_ERROR.search(line.text)
     if found:
-        return Sighting(_code(found["word"]), _component(found["driver"], found["pci"]), line, companion=True)
+        return _sighting(found["word"], _component(found["driver"], found["pci"]), line, companion=True)
     found = _NOT_RECOVERED.search(line.text)
     if found and found["driver"] == "nvidia":
         # Only uncorrectable errors are recovered from at all, and a GPU that was not is as good as lost.
-        return Sighting("pcie-aer-fatal", gpu(found["pci"]), line)
+        return _sighting("uncorrected (fatal)", gpu(found["pci"]), line)
     return None
+
+
+def _sighting(word: str, component: Component, line: Line, *, companion: bool = False) -> Sighting:
+    code = _code(word)
+    of_a_gpu = code == "pcie-aer-fatal" and component.kind is ComponentKind.GPU
+    return Sighting(code, component, line, _GPU_CUT_OFF if of_a_gpu else None, companion=companion)
 
 
 def _code(word: str) -> str:

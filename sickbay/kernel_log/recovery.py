@@ -48,9 +48,7 @@ _BY_VALUE: Final = {
     5: RecoveryAction.RECOVER_IMEX_DOMAIN,
 }
 
-_CHANGE = re.compile(
-    r"recovery action changed from .*?\bto\b\s*(?:(?P<value>0x[0-9a-f]{1,8}))?\s*(?:\((?P<words>[^)]*))?"
-)
+_CHANGE = re.compile(r"recovery action changed from .*?\bto\b\s*(?P<value>0x[0-9a-f]{1,8})?\s*(?:\((?P<words>[^)]*))?")
 
 
 def read_recovery_action(text: str) -> RecoveryAction | None:
@@ -61,11 +59,7 @@ def read_recovery_action(text: str) -> RecoveryAction | None:
     words = (found["words"] or "").strip()
     if words in _WORDS:
         return RecoveryAction(words)
-    return (
-        _BY_VALUE.get(int(found["value"], 16), RecoveryAction.UNREADABLE)
-        if found["value"]
-        else RecoveryAction.UNREADABLE
-    )
+    return _BY_VALUE.get(int(found["value"] or "-1", 16), RecoveryAction.UNREADABLE)
 
 
 _WORDS: Final = frozenset(action.value for action in RecoveryAction if action is not RecoveryAction.UNREADABLE)

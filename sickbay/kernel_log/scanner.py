@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from sickbay.faults import Fault
 from sickbay.kernel_log.families import recognise
+from sickbay.kernel_log.hangs import recognise_frame
 from sickbay.kernel_log.ledger import Ledger
 from sickbay.kernel_log.lines import read_line
 from sickbay.kernel_log.sighting import Memory
@@ -46,7 +47,8 @@ class KernelLogScanner:
             self._memory.stack_lines_left -= 1
         if not raw or raw.startswith("#"):
             return False
-        sighting = recognise(read_line(raw), self._memory)
+        line = read_line(raw)
+        sighting = recognise(line, self._memory) or recognise_frame(line, self._memory)
         if sighting is None:
             return False
         self._ledger.add(sighting)

@@ -54,8 +54,8 @@ class Sighting:
 class Memory:
     """What recognisers remember from line to line; a few words, however long the log is."""
 
-    lost_gpu: Component | None = None
-    """The GPU that a probe-time message named a line or two before it says that the GPU is lost."""
+    probed: Line | None = None
+    """The line that names a GPU at probe time, a line or two before the one that says that it is lost."""
     named_gpu: Component | None = None
     """The GPU whose serial number the next line tells."""
     troubled_gpu: Component | None = None

@@ -11,7 +11,7 @@ from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.recovery import read_recovery_action
 from sickbay.kernel_log.sighting import PCI, WATCH_ONLY, Judgement, Memory, Sighting, gpu
 
-KEYS = ("Xid",)
+KEYS = ("NVRM: Xid (",)
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<where>[^)]*)\): (?P<number>\d{1,6})(?!\d)(?:, ?(?P<rest>.*))?")
 _WHERE = re.compile(rf"(?P<pci>{PCI})(?:\s+GPU-I:.*)?")
@@ -92,7 +92,7 @@ def _judge_nvlink4(words: str) -> Judgement | None:
 
 
 def _judge_reset_words(number: int, words: str) -> Judgement | None:
-    """RST: the GPU must be reset. D-RST: reset once it is drained. Neither: an uncontained error still ends all work."""
+    """RST: reset the GPU. D-RST: drain it, then reset it. Neither: an uncontained error still ends all work on it."""
     found = _RESET_WORDS.search(words)
     if not found:
         return None

@@ -1,0 +1,149 @@
+"""`sickbay diagnose`: what a kernel log shows, and the gentlest step that would cure it.
+
+Called by `console.main`. It reads the log once, in constant memory, and needs neither Temporal nor a cluster. Exit
+code 0: nothing to do; 1: something to do; 2: the log cannot be read.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final
+
+import typer
+
+from console.errors import UserError
+from sickbay.catalogue import CATALOGUE_VERSION, lookup
+from sickbay.diagnosis import diagnose
+from sickbay.faults import Fault, Moment, Rung, Severity, Verdict
+from sickbay.kernel_log import KernelLogScanner
+from sickbay.kernel_log.stream import NotTextError, feed_stream
+
+STANDARD_INPUT: Final = "-"
+
+_FAULT_FIELDS: Final = {
+    "code",
+    "component",
+    "fault_class",
+    "severity",
+    "rung",
+    "count",
+    "first_seen",
+    "last_seen",
+    "evidence",
+}
+
+
+class OutputFormat(StrEnum):
+    """How the diagnosis is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to an application."""
+
+    @app.command(name="diagnose")
+    def command(
+        file: Annotated[str, typer.Argument(metavar="[FILE|-]", help="A kernel log; - or nothing reads a pipe.")] = "-",
+        output_format: Annotated[OutputFormat, typer.Option("--format", help="How to print.")] = OutputFormat.TEXT,
+    ) -> None:
+        """Say what a kernel log shows, and what would cure it.
+
+        Reads dmesg, journalctl -k, syslog, raw /dev/kmsg or Fabric Manager's log. Stamps of dmesg -T are taken as UTC.
+        Exit code: 0 nothing to do, 1 something to do, 2 the log cannot be read.
+        """
+        raise typer.Exit(diagnose_command(file, output_format))
+
+    @app.callback()
+    def group() -> None:
+        """Keep the command's name, which typer drops from an application of one command."""
+
+
+def diagnose_command(file: str, output_format: str) -> int:
+    """Print the diagnosis of a log and return the exit code. Raises `UserError` (exit code 2) on an unreadable log."""
+    scanner = KernelLogScanner()
+    try:
+        with ExitStack() as stack:
+            feed_stream(_open(file, stack), scanner)
+    except NotTextError as error:
+        raise UserError(f"{_name(file)} {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {_name(file)}: {error.strerror or error}") from error
+    faults = scanner.faults()
+    verdict = diagnose(faults)
+    lines = [_as_json(verdict, faults)] if output_format == OutputFormat.JSON else _as_text(verdict, faults)
+    for line in lines:
+        print(line)
+    return 0 if verdict.rung is Rung.NONE else 1
+
+
+def _open(file: str, stack: ExitStack) -> BinaryIO:
+    if file != STANDARD_INPUT:
+        return stack.enter_context(Path(file).open("rb"))
+    if sys.stdin.isatty():
+        raise UserError("no log given: name a FILE, or pipe one in, for example `dmesg | sickbay diagnose -`")
+    return sys.stdin.buffer
+
+
+def _name(file: str) -> str:
+    return "standard input" if file == STANDARD_INPUT else file
+
+
+def _as_json(verdict: Verdict, faults: tuple[Fault, ...]) -> str:
+    return json.dumps(
+        {
+            "verdict": verdict.model_dump(mode="json"),
+            "faults": [fault.model_dump(mode="json", include=_FAULT_FIELDS) for fault in faults],
+        },
+        indent=2,
+    )
+
+
+def _as_text(verdict: Verdict, faults: tuple[Fault, ...]) -> Iterator[str]:
+    yield f"verdict   {verdict.fault_class}"
+    yield f"do first  {verdict.rung}"
+    if verdict.components:
+        yield f"parts     {', '.join(f'{part.kind} {part.id}' for part in verdict.components)}"
+    yield f"because   {verdict.reason}"
+    for fault in sorted(faults, key=_worst_first):
+        yield ""
+        yield from _fault_as_text(fault)
+    unknown = sorted({fault.code for fault in faults if not lookup(fault.code).known})
+    if unknown:
+        yield ""
+        yield f"Not in catalogue {CATALOGUE_VERSION}, for a human to look up: {', '.join(unknown)}"
+
+
+def _fault_as_text(fault: Fault) -> Iterator[str]:
+    times = "once" if fault.count == 1 else f"{fault.count} times"
+    yield f"{fault.code}  {fault.component.kind} {fault.component.id}  {lookup(fault.code).meaning}"
+    yield f"  {fault.severity}, class {fault.fault_class}, rung {fault.rung}, {times}{_period(fault)}"
+    for line in fault.evidence:
+        yield f"  | {_printable(line)}"
+
+
+def _printable(line: str) -> str:
+    """A line of a log as a terminal may show it: a log can hold anything, escape codes too."""
+    return "".join(letter if letter.isprintable() else " " for letter in line)
+
+
+def _period(fault: Fault) -> str:
+    if fault.first_seen is None or fault.last_seen is None:
+        return ""
+    first, last = _moment(fault.first_seen), _moment(fault.last_seen)
+    return f", at {first}" if first == last else f", from {first} to {last}"
+
+
+def _moment(moment: Moment) -> str:
+    if isinstance(moment, datetime):
+        return moment.isoformat(sep=" ", timespec="seconds")
+    return f"{moment:.3f} s after boot"
+
+
+def _worst_first(fault: Fault) -> tuple[int, int]:
+    return -fault.rung.strength, -list(Severity).index(fault.severity)
