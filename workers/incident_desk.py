@@ -42,19 +42,32 @@ class TemporalSilentError(Exception):
 
 
 class IncidentDesk:
-    """The incidents of one cluster, as the watch speaks with them.
+    """The incidents of one cluster, as the watch speaks with them; silent until `connected`."""
 
-    `missing_attributes` names search attributes that the namespace lacks: a start that named one would be refused.
-    """
-
-    def __init__(self, client: Client, cluster: str, missing_attributes: Collection[str] = ()) -> None:
-        self._client = client
+    def __init__(self, cluster: str) -> None:
         self._cluster = cluster
+        self._connected: Client | None = None
+        self._missing: frozenset[str] = frozenset()
+
+    def connected(self, client: Client, missing_attributes: Collection[str] = ()) -> None:
+        """Speak through this client from now on.
+
+        `missing_attributes` names search attributes that the namespace lacks: a start that named one would be refused.
+        """
+        self._connected = client
         self._missing = frozenset(missing_attributes)
+
+    @property
+    def _client(self) -> Client:
+        if self._connected is None:
+            raise TemporalSilentError("there is no connection to Temporal yet")
+        return self._connected
 
     async def look(self, incident_id: str) -> KnownIncident:
         """How an incident stands. Never raises: a Temporal that does not answer is its own standing."""
-        handle = self._client.get_workflow_handle(incident_id)
+        if self._connected is None:
+            return UNKNOWN
+        handle = self._connected.get_workflow_handle(incident_id)
         try:
             described = await handle.describe(rpc_timeout=LOOK_TIMEOUT)
             if described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):

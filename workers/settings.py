@@ -18,9 +18,9 @@ from workers.logging import LogFormat
 
 
 class ControllerSettings(BaseSettings):
-    """Everything that differs between two controllers. Durations are ISO 8601 (`PT3M`) or seconds."""
+    """Everything that differs between two controllers. All durations are in seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="SICKBAY_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="SICKBAY_", frozen=True, extra="ignore", env_ignore_empty=True)
 
     cluster: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Name of this cluster. Part of every incident's id: two clusters in one Temporal namespace must differ in it, and
@@ -48,19 +48,19 @@ class ControllerSettings(BaseSettings):
     identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
     """Who holds the lease, and who polls, in Temporal's UI. In a pod the host's name is the pod's."""
 
-    not_ready_settle: timedelta = timedelta(minutes=1)
+    settle_seconds: float = Field(default=60, ge=0)
     """How long Ready must not be True before an incident opens: a kubelet's restart takes seconds. The incident then
     observes for the rest of the policy's tolerance."""
-    reopen_cooldown: timedelta = timedelta(minutes=1)
+    cooldown_seconds: float = Field(default=60, ge=0)
     """From one incident's end to the next one's start on the same machine, so that a flapping node is contained at
     once but does not make an incident each second."""
-    reconcile_every: timedelta = Field(default=timedelta(minutes=3), gt=timedelta(0))
+    reconcile_seconds: float = Field(default=180, gt=0)
     """Between two looks at all nodes whether they changed or not. It bounds how long a lost event, an orphaned mark or
     a silent agent goes unnoticed."""
 
-    http_host: str = "0.0.0.0"
+    serve_host: str = "0.0.0.0"
     """Address to serve on: the pod's, since the kubelet and Prometheus ask from outside of it."""
-    http_port: int = Field(default=8080, ge=0, le=65535)
+    serve_port: int = Field(default=9464, ge=0, le=65535)
     """Port of `/healthz`, `/readyz` and `/metrics`; 0 takes any free one."""
     temporal_metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port of the Temporal SDK's own Prometheus metrics; 0 leaves them off."""
@@ -69,7 +69,7 @@ class ControllerSettings(BaseSettings):
     """Activities at once on this replica; as many threads serve those that block (AWS calls)."""
     max_cached_workflows: int = Field(default=500, ge=0)
     """Incidents kept in memory, about 80 MB for 1000 (facts: Temporal, 2)."""
-    shutdown_grace: timedelta = timedelta(seconds=20)
+    shutdown_seconds: float = Field(default=20, ge=0)
     """How long running activities may finish after SIGTERM; below the pod's terminationGracePeriodSeconds."""
 
     log_format: LogFormat = LogFormat.JSON
@@ -78,4 +78,6 @@ class ControllerSettings(BaseSettings):
     @property
     def triage_rules(self) -> TriageRules:
         """The watch's patience."""
-        return TriageRules(settle=self.not_ready_settle, cooldown=self.reopen_cooldown)
+        return TriageRules(
+            settle=timedelta(seconds=self.settle_seconds), cooldown=timedelta(seconds=self.cooldown_seconds)
+        )
