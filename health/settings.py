@@ -1,0 +1,71 @@
+"""Settings of the node agent, each from an environment variable `SICKBAY_<NAME>`.
+
+Read once by `sickbay node`; the simulator gives the same names, so that simulated nodes run the same program.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class NodeSettings(BaseSettings):
+    """What the agent of one node must know. All durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="SICKBAY_", frozen=True, extra="ignore", env_ignore_empty=True)
+
+    node_name: str = Field(min_length=1)
+    """Name of the Node object that we run on; from the downward API (spec.nodeName)."""
+    expected_gpus: int | None = Field(default=None, ge=0)
+    """GPUs of a healthy machine of this type; without it, as many as this boot has shown."""
+
+    kmsg_path: Path = Path("/dev/kmsg")
+    boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")
+    nvidia_smi: str = "nvidia-smi"
+    """The program, by name or path."""
+    nvml_library: str = ""
+    """Path of libnvidia-ml.so.1, where it is not on the loader's path."""
+    reboot_command: str = "systemctl reboot"
+    """Words of the command that asks the host to reboot; in a container e.g. `nsenter -t 1 -m -- systemctl reboot`."""
+    service_command: str = "systemctl"
+    """Words of the command that stops and starts host services, as systemctl does it."""
+    gpu_clients: str = "nvidia-persistenced nvidia-dcgm"
+    """Host services that hold a GPU open and must stop for a reset, in the order of stopping (serially: facts on
+    remediation, 4.2). Those that do not run are left alone."""
+    state_dir: Path = Path("/var/lib/sickbay")
+    """A folder of the host; it must survive the agent, and may survive a reboot."""
+    trust_user_records: bool = False
+    """Believe kernel-log records that programs wrote, not the kernel. For fault drills alone: any privileged container
+    could have its node replaced with it."""
+
+    kernel_log_seconds: float = Field(default=0.5, gt=0)
+    """Between two looks at new kernel-log records: what a fault waits before new work is blocked."""
+    kernel_log_rate: int = Field(default=20_000, ge=100)
+    """Records a second; a flood above it waits in the kernel's ring, and what is overwritten there counts as a gap."""
+    probe_seconds: float = Field(default=30, gt=0)
+    """Between two passes of NVML; each costs a process start."""
+    nvml_seconds: float = Field(default=20, gt=0)
+    """Until a pass of NVML counts as silent; eight busy GPUs without persistence mode need up to ten."""
+    nvml_misses: int = Field(default=2, ge=1)
+    """Bad passes in a row before silence, or a GPU that is missing, is a fault; one may be a driver reload."""
+    starting_seconds: float = Field(default=600, ge=0)
+    """How long after a boot was first seen the driver may be missing: its installer needs minutes."""
+    quiet_seconds: float = Field(default=900, gt=0)
+    """After this long without a repeat, a fault of an application no longer counts."""
+    heartbeat_seconds: float = Field(default=60, gt=0)
+    """Between two writes of unchanged conditions; the controller calls them stale after five minutes."""
+    reset_seconds: float = Field(default=180, gt=0)
+    """For nvidia-smi to reset GPUs; a reset takes seconds, a hanging one never ends."""
+    service_seconds: float = Field(default=60, gt=0)
+    """For one host service to stop or start."""
+
+    serve_host: str = "0.0.0.0"
+    serve_port: int = Field(default=9465, ge=0, le=65535)
+    """Port of /healthz, /readyz and /metrics."""
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    def boot_id(self) -> str:
+        """The id of the running boot. Raises OSError if it cannot be read."""
+        return self.boot_id_path.read_text(encoding="ascii").strip()
