@@ -1,6 +1,33 @@
-"""What the node's own worker does on its host, from the queue `sickbay.names.node_queue`."""
+"""What the node's own worker does on its host, from the queue `sickbay.names.node_queue`.
 
+Called by the incident workflow. Each activity looks first (the boot, the ledger), acts once and reports; whether a
+reset helped or a reboot happened is for the workflow to prove. A refusal is a result, not an error: the next rung is
+due. Nothing here waits for the host to come back: that is the controller's.
+"""
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from temporalio import activity
+
+from activities.gpu_clients import GpuClients
+from activities.gpu_reset import reset
+from activities.host_ledger import Entry, HostAct, HostLedger
+from health.agent import NodeAgent
+from health.children import run_child
+from health.settings import NodeSettings
 from sickbay.model import Frozen
+from sickbay.nodes import HostProbe
+
+T = TypeVar("T")
+
+_HEARTBEAT_SECONDS: Final = 2.0
+_REBOOT_COMMAND_SECONDS: Final = 30.0
+"""For the command to take the order; the reboot itself follows."""
 
 
 class ProbeRequest(Frozen):
@@ -47,3 +74,122 @@ class RebootReport(Frozen):
     already: bool = False
     """The host runs another boot by now, or this attempt was already asked for."""
     refused: str = ""
+
+
+class HostActivities:
+    """The activities of one host, beside its agent."""
+
+    def __init__(
+        self, settings: NodeSettings, agent: NodeAgent, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        """`now` is given by tests."""
+        self._settings = settings
+        self._agent = agent
+        self._now = now
+        self._ledger = HostLedger(settings.state_dir)
+        self._clients = GpuClients(settings)
+        self._acting = asyncio.Lock()
+
+    @activity.defn
+    async def probe_host(self, request: ProbeRequest) -> HostProbe:
+        """One full pass of all layers, now."""
+        return await _with_heartbeats(self._agent.probe(request.expected_gpus))
+
+    @activity.defn
+    async def reset_gpus(self, request: ResetRequest) -> ResetReport:
+        """Reset GPUs with their clients stopped; clients run again afterwards, however it ends."""
+        return await _with_heartbeats(self._reset(request))
+
+    @activity.defn
+    async def reboot_host(self, request: RebootRequest) -> RebootReport:
+        """Ask the host to reboot, once per incident and attempt, and return at once."""
+        return await _with_heartbeats(self._reboot(request))
+
+    async def restore_clients(self) -> tuple[str, ...]:
+        """Start what an agent that died in the middle of a reset left stopped. Gives what went wrong, in words.
+
+        For the start of the process. The reset itself is left undone: its activity is tried again.
+        """
+        problems: list[str] = []
+        for entry in self._ledger.unfinished_resets():
+            problems += await asyncio.to_thread(self._clients.start, entry.clients_stopped)
+            self._ledger.strike(entry)
+        return tuple(problems)
+
+    async def _reset(self, request: ResetRequest) -> ResetReport:
+        async with self._acting:
+            if self._settings.boot_id() != request.boot_id:
+                return ResetReport(reset=False, refused="the host was rebooted since the reset was decided")
+            entry = self._ledger.find(HostAct.RESET, request.incident_id, request.attempt)
+            if entry is not None and entry.done:
+                return ResetReport(reset=True, already=True, clients_stopped=entry.clients_stopped)
+            entry = Entry(
+                act=HostAct.RESET,
+                incident_id=request.incident_id,
+                attempt=request.attempt,
+                boot_id=request.boot_id,
+                asked_at=self._now(),
+            )
+            return await self._reset_once(entry, request.pcis)
+
+    async def _reset_once(self, entry: Entry, pcis: tuple[str, ...]) -> ResetReport:
+        async with self._agent.driver_untouched():
+            running = await asyncio.to_thread(self._clients.running)
+            entry = entry.model_copy(update={"clients_stopped": running})
+            self._ledger.write(entry)
+            try:
+                refused = await asyncio.to_thread(self._stop_and_reset, running, pcis)
+            finally:
+                problems = await asyncio.to_thread(self._clients.start, running)
+        if refused:
+            self._ledger.strike(entry)
+            return ResetReport(reset=False, refused="; ".join((refused, *problems)), clients_stopped=running)
+        self._ledger.write(entry.model_copy(update={"done": True}))
+        await self._agent.note_reset(pcis)
+        for problem in problems:
+            activity.logger.warning("after the reset: %s", problem)
+        return ResetReport(reset=True, clients_stopped=running)
+
+    def _stop_and_reset(self, clients: tuple[str, ...], pcis: tuple[str, ...]) -> str:
+        for client in clients:
+            if problem := self._clients.stop(client):
+                return problem
+        return reset(self._settings.nvidia_smi, pcis, timedelta(seconds=self._settings.reset_seconds))
+
+    async def _reboot(self, request: RebootRequest) -> RebootReport:
+        async with self._acting:
+            if self._settings.boot_id() != request.boot_id:
+                return RebootReport(requested=False, already=True)
+            if self._ledger.find(HostAct.REBOOT, request.incident_id, request.attempt) is not None:
+                return RebootReport(requested=False, already=True)
+            entry = Entry(
+                act=HostAct.REBOOT,
+                incident_id=request.incident_id,
+                attempt=request.attempt,
+                boot_id=request.boot_id,
+                asked_at=self._now(),
+            )
+            self._ledger.write(entry)
+            words = shlex.split(self._settings.reboot_command)
+            result = await asyncio.to_thread(run_child, words, timedelta(seconds=_REBOOT_COMMAND_SECONDS))
+            if result.exit_code == 0 or result.timed_out:
+                # Without an answer in time the order may have been taken; the missing proof would tell.
+                return RebootReport(requested=True)
+            self._ledger.strike(entry)
+            return RebootReport(requested=False, refused=f"the host refused to reboot: {result.words}")
+
+
+async def _with_heartbeats(work: Coroutine[Any, Any, T]) -> T:
+    """Do bounded work to its end while telling Temporal that we live. A cancellation is obeyed after the work: a reset
+    that is broken off would leave clients stopped and a GPU in between."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        with contextlib.suppress(TimeoutError):
+            try:
+                await asyncio.wait_for(asyncio.shield(task), _HEARTBEAT_SECONDS)
+            except asyncio.CancelledError:
+                await task
+                raise
+        if activity.in_activity():
+            activity.heartbeat()
+    return task.result()
