@@ -29,6 +29,7 @@ _REAP_SECONDS: Final = 1.0
 
 _lock = threading.Lock()
 _leaked: list[subprocess.Popen[bytes]] = []
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,14 @@ def leaked_children() -> int:
         return len(_leaked)
 
 
+def end_children() -> None:
+    """Kill every child that still runs, so that the threads that wait for one return. For the end of the process."""
+    with _lock:
+        for child in _running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
 def run_child(command: Sequence[str], deadline: timedelta, environment: Mapping[str, str] | None = None) -> ChildResult:
     """Run a command in a process group of its own and end the whole group at the deadline, or when it has ended.
 
@@ -77,9 +86,13 @@ def run_child(command: Sequence[str], deadline: timedelta, environment: Mapping[
     except OSError as error:
         return ChildResult(None, "", "", not_started=f"cannot start {command[0]}: {error.strerror}")
     output = _Output(child)
+    with _lock:
+        _running.add(child)
     try:
         ended = output.read_until_exit(time.monotonic() + deadline.total_seconds())
     finally:
+        with _lock:
+            _running.discard(child)
         _end_group(child)
         output.close()
     exit_code = child.returncode if ended else None

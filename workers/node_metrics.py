@@ -1,0 +1,48 @@
+"""What the node's process tells Prometheus of the agent; the SDK's own metrics are the controller's."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from health.agent import NodeAgent
+from health.children import leaked_children
+from health.publisher import Publisher
+
+
+class NodeMetrics(Collector):
+    """Reads the agent anew at each scrape."""
+
+    def __init__(self, agent: NodeAgent, publisher: Publisher) -> None:
+        self._agent = agent
+        self._publisher = publisher
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics now."""
+        report = self._agent.report()
+        faults = GaugeMetricFamily("sickbay_node_open_faults", "Open faults by code.", labels=["fault", "class"])
+        counted = Counter((fault.code, fault.fault_class.value) for fault in report.faults)
+        for labels, number in sorted(counted.items()):
+            faults.add_metric(labels, number)
+        yield faults
+        yield GaugeMetricFamily(
+            "sickbay_node_checks_unknown", "Checks that could not judge.", value=len(report.checks_unknown)
+        )
+        yield GaugeMetricFamily(
+            "sickbay_node_leaked_children", "Children stuck in the driver until a reboot.", value=leaked_children()
+        )
+        yield GaugeMetricFamily(
+            "sickbay_node_published",
+            "1 if the last write to the Node object worked.",
+            value=not self._publisher.problem,
+        )
+
+
+def node_registry(agent: NodeAgent, publisher: Publisher) -> CollectorRegistry:
+    """The registry of one node process."""
+    registry = CollectorRegistry()
+    registry.register(NodeMetrics(agent, publisher))
+    registry.register(PROCESS_COLLECTOR)
+    return registry
