@@ -2,10 +2,11 @@
 
 Nearly all lines of a syslog are none of ours, so that the time goes into finding that out. Python cannot look for
 thirty words at once; the regular expressions of pydantic, which are Rust's, can (1 GB in about a second). They are
-asked block by block, and line by line only in a block that holds a word.
+asked block by block, and line by line only in a small block that holds a word.
 """
 
 import re
+from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from pydantic_core import SchemaValidator, core_schema
@@ -17,6 +18,8 @@ CHUNK: Final = 1 << 20
 """Bytes read at a time, and the longest line that is read whole."""
 BLOCK: Final = 1 << 13
 """Bytes asked about at a time: few enough that most blocks of a common log hold no word of ours."""
+SMALL_BLOCK: Final = 1 << 10
+"""Bytes asked about at a time inside a block that does."""
 
 _CONTROL_SHARE_AT_MOST: Final = 0.3
 _CONTROL: Final = bytes({*range(32), 127} - {*b"\t\n\r\f\x1b"})
@@ -61,24 +64,31 @@ def _feed_whole_lines(data: bytes, scanner: KernelLogScanner) -> bytes:
 
 
 def _feed_chunk(chunk: bytes, scanner: KernelLogScanner) -> None:
-    # Latin-1 decodes any bytes, and one byte is one character, so that places in the text are places in the bytes.
-    text = chunk.decode("latin-1")
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start + BLOCK) + 1 or len(text)
-        if scanner.reads_stack or _holds_word(text[start:end]):
-            _feed_block(chunk[start:end], scanner)
-        start = end
+    for block in _blocks(chunk, BLOCK):
+        if scanner.reads_stack or _holds_word(block):
+            for small_block in _blocks(block, SMALL_BLOCK):
+                if scanner.reads_stack or _holds_word(small_block):
+                    _feed_lines(small_block, scanner)
 
 
-def _feed_block(block: bytes, scanner: KernelLogScanner) -> None:
+def _feed_lines(block: bytes, scanner: KernelLogScanner) -> None:
     for line in block.split(b"\n"):
-        if scanner.reads_stack or _holds_word(line.decode("latin-1")):
+        if scanner.reads_stack or _holds_word(line):
             scanner.feed(line)
 
 
-def _holds_word(text: str) -> bool:
-    return _WORDS.isinstance_python(text)
+def _blocks(data: bytes, size: int) -> Iterator[bytes]:
+    """The data in blocks of whole lines, each a line longer than the size at most."""
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start + size) + 1 or len(data)
+        yield data[start:end]
+        start = end
+
+
+def _holds_word(data: bytes) -> bool:
+    # Latin-1 decodes any bytes at hardly any cost, and all our words are ASCII.
+    return _WORDS.isinstance_python(data.decode("latin-1"))
 
 
 def _must_be_text(data: bytes) -> None:
