@@ -32,7 +32,7 @@ def delete(operations: Operations, target: Target, options: DeleteOptions) -> tu
     stays = bool(grace or after["metadata"].get("finalizers") or target.resource is NAMESPACES)
     if stays:
         _mark(after, grace)
-    if options.dry_run or after == before:
+    if options.dry_run or (stays and after == before):
         return after, not stays
     if stays:
         return operations.store.put(target.key, after), False
