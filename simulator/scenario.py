@@ -53,13 +53,19 @@ class JobPlan(Described):
     pool: str
     workers: int = Field(gt=0)
     gpus_per_worker: int = Field(default=8, gt=0)
+    min_available: int | None = Field(default=None, ge=0)
+    """With a number, a PodDisruptionBudget keeps that many workers."""
+    stop_seconds: float | None = Field(default=None, ge=0)
+    """How long a worker needs to end once asked, e.g. to write a checkpoint."""
+    run_seconds: float | None = Field(default=None, gt=0)
+    """After which a worker succeeds; a job without it runs on."""
 
 
 class PlannedFault(HostFault):
     """One fault of one node of the beginning."""
 
     at: float = Field(default=0, ge=0)
-    """Seconds after the first machines run."""
+    """Seconds after the first nodes are all Ready."""
     node: int = Field(ge=0)
     """Which machine, counted from 0 through the pools in order."""
 
