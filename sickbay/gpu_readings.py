@@ -165,7 +165,7 @@ def passes_after_reset(answer: NvmlAnswer, pcis: tuple[str, ...], known: tuple[K
 
 
 def _faults_of_one(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation) -> list[Fault]:
-    pci = gpu.address or _address_left_over(answer, expected)
+    pci = gpu.address or _address_left_over(gpu, answer, expected)
     if LOST in gpu.errors:
         # A lost GPU answers nothing else that could be trusted.
         return [_fault("gpu-lost", pci, expected, f"NVML: GPU {gpu.index} is lost")]
@@ -202,11 +202,13 @@ def _missing(answer: NvmlAnswer, expected: Expectation) -> list[Fault]:
     return [_fault("gpu-missing", pci, expected, evidence) for pci in gone or ["unknown"]]
 
 
-def _address_left_over(answer: NvmlAnswer, expected: Expectation) -> str:
-    """The address of a GPU that cannot tell it: known, if just one of the known ones did not answer."""
-    answered = {gpu.address for gpu in answer.gpus if gpu.address}
-    left = [gpu.pci for gpu in expected.known if gpu.pci not in answered]
-    return left[0] if len(left) == 1 else "unknown"
+def _address_left_over(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation) -> str:
+    """The address of a GPU that cannot tell it: the known one of its index that did not answer, else the only one."""
+    answered = {other.address for other in answer.gpus}
+    left = [known for known in expected.known if known.pci not in answered]
+    same = [known for known in left if known.index == gpu.index]
+    chosen = same if len(same) == 1 else left
+    return chosen[0].pci if len(chosen) == 1 else "unknown"
 
 
 def _fault(code: str, pci: str, expected: Expectation, evidence: str) -> Fault:
