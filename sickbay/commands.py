@@ -1,7 +1,7 @@
 """What a person may tell an incident at this moment, and in which words it is refused.
 
-One check for updates, whose validator refuses before anything enters history, and for signals, whose refusal is shown in
-the incident's details (issue 2, 3).
+One check for updates, whose validator refuses before anything enters history, and for signals, whose refusal is shown
+in the incident's details (issue 2, 3).
 """
 
 from datetime import datetime

@@ -213,6 +213,7 @@ class CarriedState(Frozen):
     """Everything that a continued incident must still know."""
 
     stage: Stage
+    stage_since: datetime | None = None
     faults: tuple[Fault, ...]
     cleared: tuple[Fault, ...] = ()
     intents: tuple[Intent, ...] = ()

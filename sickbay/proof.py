@@ -4,7 +4,10 @@ Pure comparisons of what was recorded before the act with what was observed afte
 proves nothing, and neither does an API that answered; silence and `unknown` are never good.
 """
 
-from sickbay.faults import ComponentKind, Rung
+from collections.abc import Iterable
+from datetime import datetime
+
+from sickbay.faults import ComponentKind, Fault, Rung
 from sickbay.incident import Intent
 from sickbay.model import Frozen
 from sickbay.nodes import HostProbe, NodeSnapshot, Readiness
@@ -99,3 +102,21 @@ def gpus_of(intent: Intent) -> tuple[str, ...]:
     ids = [component.id for component in intent.components if component.kind is ComponentKind.GPU]
     known = all(kind is ComponentKind.GPU for kind in kinds) and "unknown" not in ids
     return tuple(ids) if known else ()
+
+
+def relapses(intent: Intent, known: Iterable[Fault], reported: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Reported faults that arose after the intent's proof; the others are old news that arrived late.
+
+    By the clock where the fault has one, else by its count, which only grows.
+    """
+    counts = {fault.identity: fault.count for fault in known}
+    return tuple(
+        fault
+        for fault in reported
+        if fault.rung is not Rung.NONE
+        and (
+            fault.last_seen > intent.proven_at
+            if isinstance(fault.last_seen, datetime) and intent.proven_at is not None
+            else fault.count > counts.get(fault.identity, 0)
+        )
+    )

@@ -172,8 +172,8 @@ def _raised(fault: Fault, recovery: _Recovery) -> Fault:
     fault = fault.model_copy(update={"evidence": evidence})
     if asked.rung.strength <= fault.rung.strength:
         return fault
-    keeps_class = fault.fault_class in (FaultClass.GPU, FaultClass.FABRIC)
-    return _judged(fault, asked._replace(fault_class=fault.fault_class) if keeps_class else asked)
+    of_the_fabric = FaultClass.FABRIC in (fault.fault_class, lookup(fault.code).fault_class)
+    return _judged(fault, asked._replace(fault_class=FaultClass.FABRIC) if of_the_fabric else asked)
 
 
 def _with_identity(fault: Fault, memory: Memory) -> Fault:

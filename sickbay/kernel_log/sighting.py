@@ -28,7 +28,7 @@ class Judgement(NamedTuple):
 
 _IDENTITIES_KEPT: Final = 64
 _IDENTITY_LINES_KEPT: Final = 2
-_TAKING_WORK_OFF: Final = ("xid-43", "xid-45")
+_CLEANUP: Final = "xid-45"
 
 WATCH_ONLY: Final = Judgement(FaultClass.WATCH, Rung.NONE, Severity.WARNING)
 
@@ -77,11 +77,11 @@ class Memory:
     def note_trouble(self, sighting: Sighting) -> None:
         """Remembers the GPU of a sighting after which a task that hangs hangs on the driver.
 
-        Xid 45 and 43 tell that the driver was taking a workload off the GPU; faults that need a rung, that it is in
-        worse trouble. A plain application fault is neither.
+        Xid 45 tells that the driver was taking a workload off the GPU; a fault that needs a rung, that it is in worse
+        trouble. A plain application fault is neither.
         """
         rung = sighting.judgement.rung if sighting.judgement else lookup(sighting.code).rung
-        if sighting.code in _TAKING_WORK_OFF or rung.strength > Rung.NONE.strength:
+        if sighting.code == _CLEANUP or rung.strength > Rung.NONE.strength:
             self.troubled_gpu, self.troubled_at = sighting.component, sighting.line.moment
 
 

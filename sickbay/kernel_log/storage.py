@@ -6,7 +6,7 @@ from sickbay.faults import Component, ComponentKind
 from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.sighting import Memory, Sighting
 
-KEYS = ("nvme nvme", "failing I/O", "I/O error", "I/O Error", "Disk failure on", "EXT4-fs", "XFS (", "Aborting journal")
+KEYS = ("nvme nvme", "failing I/O", "I/O error", "I/O Error", "critical medium error", "critical target error", "Disk failure on", "EXT4-fs", "XFS (", "Aborting journal")
 
 _PATTERNS = tuple(
     (re.compile(pattern), code)
@@ -27,7 +27,7 @@ _PATTERNS = tuple(
         (r"Aborting journal on device (?P<disk>[\w-]+)", "filesystem-io-error"),
         (r"(?P<disk>nvme\w+): I/O Cmd\(.*I/O Error", "disk-io-error"),
         (r"Buffer I/O error on (?:dev|device) (?P<disk>[\w-]+)", "disk-io-error"),
-        (r"I/O error, dev (?P<disk>[\w-]+)", "disk-io-error"),
+        (r"(?:I/O|critical (?:medium|target)) error, dev (?P<disk>[\w-]+)", "disk-io-error"),
     )
 )
 _NOT_A_DISK = re.compile(r"(?:fd|sr|loop)\d")

@@ -1,0 +1,279 @@
+"""One turn up the ladder: tolerance, approval, permit, drain, the last look, the act, its proof, verification, soak.
+
+Called by the incident workflow with the step that is due. Everything before the act returns to the workflow's loop as
+soon as something else is due; from the act to the end of its verification nothing interrupts but a relapse.
+"""
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from sickbay import ladder
+from sickbay.faults import Rung
+from sickbay.incident import HandoverReason, Intent, Outcome, Stage
+from sickbay.ladder import Step
+from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeSnapshot, OwnerKind
+from sickbay.policy.model import ApprovalNeed
+from sickbay.proof import Judgement, verification
+from sickbay.safety import Obstacle, objection_to_disrupting
+from workflows.incident_calls import HostSilentError, IncidentCalls, OutsideError, failure_of
+from workflows.incident_permit import PermitDesk
+from workflows.incident_record import IncidentRecord
+from workflows.incident_rungs import RungEnd, RungRunner
+from workflows.incident_waits import Ended, IncidentWaits
+
+
+class Climb:
+    """The climbing of one incident."""
+
+    def __init__(self, record: IncidentRecord, calls: IncidentCalls, waits: IncidentWaits, permit: PermitDesk) -> None:
+        self._record = record
+        self._calls = calls
+        self._waits = waits
+        self._permit = permit
+        self._policy = record.policy
+
+    async def take(self, step: Step) -> None:
+        """One rung: wait out the tolerance, ask, get leave, empty the node, look again, act, prove, verify, soak."""
+        if not (await self._tolerated(step) and await self._approved(step) and await self._permitted(step)):
+            return
+        if not await self._prepared(step) or (look := await self._safe(step)) is None:
+            return
+        intent = await self._intended(step, look)
+        end = await self._act(intent, look)
+        if not end.proven:
+            self._failed(end)
+        elif end.successor is not None:
+            await self._succeeded_by(end)
+        elif await self._verified() and await self._soaked():
+            raise Ended(Outcome.RETURNED, f"{step.rung} cured it", proof=end.proof)
+
+    async def _tolerated(self, step: Step) -> bool:
+        """Whether the step is still the plan when the faults have had their time to pass."""
+        record = self._record
+        until = ladder.tolerated_until(record.troubles, self._policy, record.start.opened_at)
+        if until is None or until <= workflow.now() or record.state.chosen_rung is not None:
+            return True
+        record.enter(Stage.OBSERVING, "the fault may pass")
+        return not await self._waits.for_plan_to_change(step, until, "the fault to pass")
+
+    async def _approved(self, step: Step) -> bool:
+        """Whether a person said yes to this very step, where the policy wants one."""
+        record = self._record
+        if self._policy.for_rung(step.rung).approval is ApprovalNeed.NEVER:
+            return True
+        record.asked = step
+        if record.approved:
+            return True
+        await self._permit.give_back()
+        record.enter(Stage.AWAITING_APPROVAL, f"asks for approval of {step.rung}, attempt {step.attempt}", step.rung)
+        await self._calls.courtesy(
+            "SickbayApprovalNeeded", f"{step.rung} needs a person's yes: {record.verdict.reason}"
+        )
+        until = record.since + self._policy.approval_deadline
+        changed = await self._waits.for_plan_to_change(
+            step, until, f"a person's approval of {step.rung}", done=lambda: record.approved
+        )
+        if record.approved:
+            return True
+        record.asked = None
+        if not changed:
+            record.hand_over(HandoverReason.APPROVAL_EXPIRED, f"nobody approved {step.rung} in time")
+        return False
+
+    async def _permitted(self, step: Step) -> bool:
+        """Whether the disruption budget gives leave in time."""
+        record = self._record
+        if await self._permit.renewed():
+            return True
+        record.enter(Stage.AWAITING_PERMIT, f"asks for a permit for {step.rung}", step.rung)
+        until = record.since + self._policy.budget.permit_deadline
+        await self._permit.ask(step.rung, until)
+        changed = await self._waits.for_plan_to_change(
+            step, until, "a permit", done=lambda: record.permit is not None or bool(record.permit_refused)
+        )
+        if record.permit is not None:
+            record.note(f"permit {record.permit.epoch} is granted")
+            return not record.holding
+        await self._permit.give_back()
+        if record.permit_refused or not changed:
+            record.hand_over(HandoverReason.PERMIT_REFUSED, record.permit_refused or "no permit was granted in time")
+        return False
+
+    async def _prepared(self, step: Step) -> bool:
+        """Whether the node is empty enough for the step. Only drained is drained (design, 3.8)."""
+        record = self._record
+        record.enter(Stage.DRAINING, f"drains the node for {step.rung}", step.rung)
+        look = await self._waits.look()
+        if look.owner.kind is OwnerKind.KARPENTER and not record.state.protected:
+            record.change(protected=True)
+            await self._waits.until_answered(self._calls.protect)
+        report = await self._drain(step)
+        if report.outcome is DrainOutcome.DRAINED:
+            record.note(f"drained: {len(report.evicted)} pod(s) left")
+            return True
+        if report.outcome is DrainOutcome.NODE_GONE:
+            raise Ended(Outcome.NODE_GONE, "the node went away while it was drained")
+        if report.outcome is DrainOutcome.CANCELLED:
+            record.note("the drain was stopped")
+            return False
+        blockers = "; ".join(f"{one.namespace}/{one.pod}: {one.reason}" for one in report.blockers)
+        record.hand_over(HandoverReason.DRAIN_BLOCKED, f"the drain ended {report.outcome}: {blockers}")
+        return False
+
+    async def _drain(self, step: Step) -> DrainReport:
+        """Drain until it ends or the plan changes; then stop it, and wait until it has stopped."""
+        record = self._record
+        gentle = step.rung in (Rung.STOP_WORKLOAD, Rung.RESET_GPU)
+        handle = self._calls.start_drain(DrainGoal.GPU_PODS if gentle else DrainGoal.WORKLOAD)
+        record.waits("the node's pods to leave", workflow.now() + self._policy.drain.deadline)
+        await workflow.wait_condition(lambda: handle.done() or self._waits.overtaken(step))
+        if not handle.done():
+            handle.cancel()
+        try:
+            return await handle
+        except ActivityError as error:
+            if is_cancelled_exception(error) and self._waits.overtaken(step):
+                return DrainReport(outcome=DrainOutcome.CANCELLED)
+            if is_cancelled_exception(error):
+                raise
+            failed = failure_of(error)
+            if isinstance(failed, OutsideError) and not failed.final:
+                return DrainReport(outcome=DrainOutcome.TIMED_OUT)
+            record.hand_over(HandoverReason.FINAL_ERROR, str(failed))
+            return DrainReport(outcome=DrainOutcome.CANCELLED)
+
+    async def _safe(self, step: Step) -> NodeSnapshot | None:
+        """The last look before the act; None if anything stands against it (design, 3.4)."""
+        record = self._record
+        until = workflow.now() + self._policy.foreign_lock_deadline
+        while not self._waits.overtaken(step):
+            look = await self._waits.look()
+            objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
+            if objection is None:
+                return None if self._waits.overtaken(step) else look
+            record.note(f"{step.rung} must not begin: {objection.reason}")
+            if objection.obstacle is Obstacle.PERMIT_LOST:
+                record.change(permit=None)
+                return None
+            if objection.obstacle is not Obstacle.FOREIGN_LOCK:
+                return None
+            if workflow.now() >= until:
+                record.hand_over(HandoverReason.FOREIGN_LOCK, objection.reason)
+                return None
+            pause = min(workflow.now() + self._policy.verify_every, until)
+            await self._waits.for_plan_to_change(step, pause, objection.reason)
+        return None
+
+    async def _intended(self, step: Step, look: NodeSnapshot) -> Intent:
+        """What is recorded before acting, and compared with afterwards (design, 3.5)."""
+        record = self._record
+        try:
+            gpus = (await self._calls.probe(record.state.expected_gpus)).gpus
+        except (HostSilentError, OutsideError):
+            gpus = ()
+        intent = Intent(
+            rung=step.rung,
+            attempt=step.attempt,
+            recorded_at=workflow.now(),
+            boot_id=look.boot_id,
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+            components=record.verdict.components,
+            node_claim_uid=look.owner.uid,
+        )
+        record.begin(intent)
+        return intent
+
+    async def _act(self, intent: Intent, look: NodeSnapshot) -> RungEnd:
+        record = self._record
+        record.asked = None
+        record.enter(Stage.REPAIRING, f"{intent.rung}, attempt {intent.attempt}", intent.rung)
+        record.waits(f"the proof of {intent.rung}", workflow.now() + self._policy.for_rung(intent.rung).deadline)
+        acted_at = workflow.now()
+        runner = RungRunner(self._calls, self._policy, record.node, record.state.expected_gpus)
+        end = await runner.run(intent, look)
+        proven_at = workflow.now() if end.proven else None
+        record.end(
+            intent.model_copy(
+                update={"acted_at": acted_at, "proven_at": proven_at, "proof": end.proof, "failure": end.failure}
+            )
+        )
+        if end.proven:
+            record.note(f"proof: {end.proof}")
+        return end
+
+    def _failed(self, end: RungEnd) -> None:
+        """The rung did not happen, or who must decide it is a person."""
+        self._record.note(end.failure)
+        if end.handover is not None:
+            self._record.hand_over(end.handover, end.failure)
+
+    async def _succeeded_by(self, end: RungEnd) -> None:
+        """Another node stands in this one's place; it must be well too."""
+        record, successor = self._record, end.successor
+        record.enter(Stage.VERIFYING, f"verifies {successor.name if successor else 'the successor'}")
+        until = workflow.now() + self._policy.verify_deadline
+        while True:
+            try:
+                probe = await self._calls.probe(record.state.expected_gpus, successor)
+                missing = [fault.code for fault in probe.faults if fault.rung is not Rung.NONE]
+                missing += [] if probe.gpus_answered else ["its GPUs do not answer"]
+            except (HostSilentError, OutsideError) as failed:
+                missing = [str(failed)]
+            if not missing:
+                raise Ended(Outcome.REPLACED, "replaced", proof=end.proof)
+            if workflow.now() >= until:
+                break
+            await workflow.sleep(self._policy.verify_every)
+        record.hand_over(HandoverReason.LADDER_EXHAUSTED, f"the successor is not well: {'; '.join(missing)}")
+
+    async def _verified(self) -> bool:
+        """Whether the node passes in full within the deadline; a fault after the proof ends it at once."""
+        record, intent = self._record, self._record.state.intents[-1]
+        record.watch(intent)
+        record.enter(Stage.VERIFYING, "verifies the repair")
+        until = workflow.now() + self._policy.verify_deadline
+        record.waits("a full healthy pass", until)
+        while True:
+            judgement = await self.judge(await self._waits.look())
+            if judgement.passed or judgement.final or record.relapse or workflow.now() >= until:
+                break
+            await self._waits.brief(lambda: bool(record.relapse), str(judgement))
+        if judgement.passed and not record.relapse:
+            record.note("verified: a full healthy pass")
+            return True
+        self._unwell(record.relapse or str(judgement))
+        return False
+
+    async def _soaked(self) -> bool:
+        """Whether the node stays well for the soak, and is well at its end."""
+        record = self._record
+        record.enter(Stage.SOAKING)
+        record.waits("the soak to end", workflow.now() + self._policy.soak)
+        await self._waits.soak(lambda: bool(record.relapse) or record.holding)
+        await self._waits.while_held()
+        if not record.relapse:
+            judgement = await self.judge(await self._waits.look())
+            if judgement.passed:
+                record.cured()
+                return True
+            record.relapse = str(judgement)
+        self._unwell(record.relapse)
+        return False
+
+    def _unwell(self, why: str) -> None:
+        record = self._record
+        record.watched = None
+        record.end(record.state.intents[-1].model_copy(update={"failure": why}))
+        record.note(f"verification failed: {why}")
+
+    async def judge(self, look: NodeSnapshot) -> Judgement:
+        """One full pass, by the node's own worker and by the API server."""
+        record = self._record
+        try:
+            probe = await self._calls.probe(record.state.expected_gpus)
+        except (HostSilentError, OutsideError) as failed:
+            return Judgement(missing=(str(failed),))
+        judgement = verification(look, probe, record.state.expected_gpus)
+        if judgement.final:
+            record.join(probe.faults)
+        return judgement

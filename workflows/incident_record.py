@@ -1,0 +1,290 @@
+"""What an incident knows of itself: changed by its handlers, seen by people, taken over by a continued run.
+
+Only bookkeeping: every rule is asked of `sickbay`. Nothing here waits or calls.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeUpdate
+
+from sickbay import ladder, search_attributes
+from sickbay.account import account
+from sickbay.commands import Situation
+from sickbay.diagnosis import diagnose
+from sickbay.faults import Fault, Rung, Verdict, strongest, update_faults
+from sickbay.incident import (
+    Approval,
+    CarriedState,
+    Command,
+    CommandKind,
+    HandoverReason,
+    IncidentInput,
+    IncidentView,
+    Intent,
+    Outcome,
+    Stage,
+    TimelineEntry,
+)
+from sickbay.ladder import Step
+from sickbay.permits import Permit
+from sickbay.proof import relapses
+
+TIMELINE_KEPT = 200
+"""Entries kept; an incident that has more to tell keeps its newest."""
+REQUESTS_KEPT = 100
+
+
+class IncidentRecord:
+    """Mutable state of one incident; one writer, the workflow's own loop and its handlers."""
+
+    def __init__(self, incident_id: str, start: IncidentInput) -> None:
+        carried = start.carried
+        self.incident_id = incident_id
+        self.start = start
+        self.node = start.node
+        self.policy = start.policy
+        self.state = carried or CarriedState(stage=Stage.OPENED, faults=start.faults, expected_gpus=start.expected_gpus)
+        self.first_verdict: Verdict | None = None
+        self.asked: Step | None = None
+        self.waiting_for = ""
+        self.waiting_until: datetime | None = None
+        self.permit_refused = ""
+        self.watched: Intent | None = None
+        """The proven intent whose repair is being verified or soaked."""
+        self.known_at_proof: tuple[Fault, ...] = ()
+        self.relapse = ""
+        self.withdrawn_by = ""
+        self.closed_by = ""
+        self.keep_cordon = False
+        self.outcome: Outcome | None = None
+        self.closed_at: datetime | None = None
+
+    # What it stands for now
+
+    @property
+    def troubles(self) -> tuple[Fault, ...]:
+        """Open faults with the rungs that the policy gives them."""
+        return ladder.under_policy(self.state.faults, self.policy)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The diagnosis of all open faults."""
+        return diagnose(self.troubles)
+
+    def plan(self) -> Step:
+        """The next step by everything known now."""
+        if self.state.handover is not None:
+            return Step(rung=Rung.HUMAN)
+        verdict = self.verdict
+        return ladder.next_step(
+            verdict.rung,
+            verdict.fault_class,
+            self.state.intents,
+            self.policy,
+            floor=self.state.floor,
+            chosen=self.state.chosen_rung,
+        )
+
+    @property
+    def since(self) -> datetime:
+        """When it came to its stage: deadlines count from here, also over a continue-as-new."""
+        return self.state.stage_since or self.start.opened_at
+
+    @property
+    def holding(self) -> bool:
+        """A person holds it, or has ended it: nothing new may begin."""
+        return bool(self.state.held_by or self.withdrawn_by or self.closed_by)
+
+    @property
+    def approved(self) -> bool:
+        """A person said yes to the step that is asked for."""
+        asked = self.asked
+        return asked is not None and any(
+            approval.rung is asked.rung and approval.attempt == asked.attempt for approval in self.state.approvals
+        )
+
+    @property
+    def permit(self) -> Permit | None:
+        """Leave to disrupt, while we have it."""
+        return self.state.permit
+
+    def situation(self) -> Situation:
+        """How it stands, as far as commands care."""
+        return Situation(
+            stage=self.state.stage,
+            asked=self.asked,
+            held_by=self.state.held_by,
+            enabled=tuple(rung for rung in Rung if rung.disrupts and self.policy.for_rung(rung).enabled),
+        )
+
+    # What changes it
+
+    def change(self, **values: object) -> None:
+        """Replace fields of the carried state."""
+        self.state = self.state.model_copy(update=values)
+
+    def note(self, text: str) -> None:
+        """Add a line to the account."""
+        entry = TimelineEntry(at=workflow.now(), text=text)
+        self.change(timeline=(*self.state.timeline, entry)[-TIMELINE_KEPT:])
+        workflow.logger.info(
+            text, extra={"incident": self.incident_id, "node": self.node.name, "stage": str(self.state.stage)}
+        )
+        self.show()
+
+    def enter(self, stage: Stage, text: str = "", rung: Rung | None = None) -> None:
+        """Go to another stage, and show it where people look."""
+        if stage is not self.state.stage:
+            self.change(stage=stage, stage_since=workflow.now())
+            attributes: list[SearchAttributeUpdate[Any]] = [
+                search_attributes.STAGE.value_set(stage),
+                search_attributes.FAULT.value_set(sorted({fault.code for fault in self.all_faults()})),
+            ]
+            if rung is not None:
+                attributes.append(search_attributes.RUNG.value_set(rung))
+            workflow.upsert_search_attributes(attributes)
+            if text:
+                self.note(text)
+        self.waits("", None)
+
+    def waits(self, what: str, until: datetime | None) -> None:
+        """Show what it waits for and until when."""
+        self.waiting_for, self.waiting_until = what, until
+        self.show()
+
+    def all_faults(self) -> tuple[Fault, ...]:
+        """Open and cleared ones."""
+        return (*self.state.faults, *self.state.cleared)
+
+    def join(self, faults: tuple[Fault, ...]) -> None:
+        """Take in what a detector reports; after a proof, a fault that is new since then is a relapse."""
+        if self.watched is not None:
+            fresh = relapses(self.watched, self.known_at_proof, faults)
+            if not fresh:
+                return
+            self.relapse = "; ".join(f"{fault.code} on {fault.component.id}" for fault in fresh)
+            faults = fresh
+        new = [fault for fault in faults if fault.identity not in [known.identity for known in self.state.faults]]
+        self.change(faults=update_faults(self.state.faults, faults))
+        if self.first_verdict is None or self.verdict.rung.strength > self.first_verdict.rung.strength:
+            self.first_verdict = self.verdict
+        for fault in new:
+            self.note(f"fault {fault.code} on {fault.component.kind} {fault.component.id} joins ({fault.rung})")
+
+    def clear(self, codes: tuple[str, ...]) -> None:
+        """Its own detectors no longer see these faults (all, if none is named)."""
+        gone = tuple(fault for fault in self.state.faults if not codes or fault.code in codes)
+        if not gone:
+            return
+        self.change(
+            faults=tuple(fault for fault in self.state.faults if fault not in gone),
+            cleared=(*self.state.cleared, *gone),
+        )
+        self.note(f"no longer seen: {', '.join(fault.code for fault in gone)}")
+
+    def hand_over(self, reason: HandoverReason, text: str) -> None:
+        """From now on a person decides."""
+        if self.state.handover is None:
+            self.change(handover=reason, handover_text=text, handed_over_at=workflow.now())
+
+    def begin(self, intent: Intent) -> None:
+        """Record what will be done, before it is done."""
+        self.change(intents=(*self.state.intents, intent), chosen_rung=None)
+
+    def end(self, intent: Intent) -> None:
+        """Replace the newest intent by what became of it."""
+        self.change(intents=(*self.state.intents[:-1], intent))
+
+    def watch(self, intent: Intent) -> None:
+        """From now on a fault that is new is a failed verification."""
+        self.watched, self.known_at_proof, self.relapse = intent, self.state.faults, ""
+
+    def cured(self) -> None:
+        """Verification passed: all open faults are gone."""
+        self.change(faults=(), cleared=(*self.state.cleared, *self.state.faults))
+        self.watched = None
+
+    def obey(self, command: Command) -> str:
+        """Carry out a command that was checked; what it leads to, in words."""
+        if command.request_id:
+            self.change(seen_requests=(*self.state.seen_requests, command.request_id)[-REQUESTS_KEPT:])
+        answer = self._obey(command)
+        self.note(f"{command.by}: {command.kind} ({command.reason}). {answer}")
+        return answer
+
+    def _obey(self, command: Command) -> str:
+        match command.kind:
+            case CommandKind.APPROVE if self.asked is not None:
+                approval = Approval(
+                    rung=self.asked.rung,
+                    attempt=self.asked.attempt,
+                    by=command.by,
+                    reason=command.reason,
+                    at=workflow.now(),
+                )
+                self.change(approvals=(*self.state.approvals, approval))
+                return f"{approval.rung} is approved and goes on."
+            case CommandKind.REJECT:
+                self.hand_over(HandoverReason.REJECTED, f"{command.by} rejected it: {command.reason}")
+                return "The incident is handed over to people."
+            case CommandKind.HOLD:
+                self.change(held_by=command.by, held_since=workflow.now())
+                return "Nothing new begins until it is released."
+            case CommandKind.RELEASE:
+                self.change(held_by="", held_since=None)
+                return "The incident goes on."
+            case CommandKind.CHOOSE_RUNG if command.rung is Rung.HUMAN:
+                self.hand_over(HandoverReason.VERDICT, f"{command.by} took it over: {command.reason}")
+                return "The incident is handed over to people."
+            case CommandKind.CHOOSE_RUNG:
+                self.change(chosen_rung=command.rung, handover=None, handover_text="", handed_over_at=None)
+                return f"{command.rung} is the next step."
+            case CommandKind.WITHDRAW:
+                self.withdrawn_by = command.by
+                return "All our marks are undone and the incident closes."
+            case _:
+                self.closed_by, self.keep_cordon = command.by, command.keep_cordon
+                return "The incident closes" + (" and leaves the cordon to you." if command.keep_cordon else ".")
+
+    # What others see
+
+    def view(self) -> IncidentView:
+        """The incident as people see it."""
+        newest = self.state.intents[-1] if self.state.intents else None
+        asked = self.asked
+        return IncidentView(
+            incident_id=self.incident_id,
+            node=self.node,
+            stage=self.state.stage,
+            outcome=self.outcome,
+            rung=asked.rung if asked else newest.rung if newest else Rung.NONE,
+            attempt=asked.attempt if asked else newest.attempt if newest else 0,
+            verdict=self.first_verdict or self.verdict,
+            faults=self.state.faults,
+            cleared=self.state.cleared,
+            waiting_for=self.waiting_for,
+            waiting_until=self.waiting_until,
+            handover=self.state.handover,
+            intents=self.state.intents,
+            approvals=self.state.approvals,
+            policy_version=self.policy.version,
+            catalogue_version=self.start.catalogue_version,
+            opened_at=self.start.opened_at,
+            contained_at=self.state.contained_at,
+            closed_at=self.closed_at,
+            timeline=self.state.timeline,
+        )
+
+    def continued(self) -> IncidentInput:
+        """What the next run of this incident starts with."""
+        return self.start.model_copy(update={"carried": self.state})
+
+    def show(self) -> None:
+        """Bring the details in the Temporal UI up to date."""
+        workflow.set_current_details(account(self.view()))
+
+    def strongest_tried(self) -> Rung:
+        """The strongest rung that was tried."""
+        return strongest(intent.rung for intent in self.state.intents)
