@@ -105,16 +105,11 @@ _OF_GPUS: Final = (FaultClass.GPU, FaultClass.FABRIC)
 
 
 def _components(causes: list[Fault], rung: Rung, fault_class: FaultClass) -> tuple[Component, ...]:
-    """The parts that the verdict is on: those of its class, and all that need a disrupting rung themselves.
+    """The parts that the verdict is on: those of its class or rung, and all that need a disrupting rung themselves.
 
     A part that a line could not name is left out beside named ones of its kind: it is most likely one of them.
     """
-    concerned = {
-        fault.component
-        for fault in causes
-        if (rung.disrupts and fault.rung.disrupts)
-        or (fault.fault_class is fault_class and (rung is Rung.NONE or fault.severity is not Severity.INFO))
-    }
+    concerned = {fault.component for fault in causes if _is_concerned(fault, rung, fault_class)}
     named = {component.kind for component in concerned if component.id != "unknown"}
     return tuple(
         sorted(
@@ -122,6 +117,14 @@ def _components(causes: list[Fault], rung: Rung, fault_class: FaultClass) -> tup
             key=lambda component: (component.kind, component.id),
         )
     )
+
+
+def _is_concerned(fault: Fault, rung: Rung, fault_class: FaultClass) -> bool:
+    if rung is Rung.NONE:
+        return fault.fault_class is fault_class
+    if fault.rung is rung or (fault.rung.disrupts and rung.disrupts):
+        return True
+    return fault.fault_class is fault_class and fault.severity is not Severity.INFO
 
 
 def _reason(deciding: Fault, causes: list[Fault]) -> str:

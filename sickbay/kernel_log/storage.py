@@ -6,7 +6,18 @@ from sickbay.faults import Component, ComponentKind
 from sickbay.kernel_log.lines import Line
 from sickbay.kernel_log.sighting import Memory, Sighting
 
-KEYS = ("nvme nvme", "failing I/O", "I/O error", "I/O Error", "critical medium error", "critical target error", "Disk failure on", "EXT4-fs", "XFS (", "Aborting journal")
+KEYS = (
+    "nvme nvme",
+    "failing I/O",
+    "I/O error",
+    "I/O Error",
+    "critical medium error",
+    "critical target error",
+    "Disk failure on",
+    "EXT4-fs",
+    "XFS (",
+    "Aborting journal",
+)
 
 _PATTERNS = tuple(
     (re.compile(pattern), code)
