@@ -6,9 +6,11 @@ the truth, filters included. moto's backends are global to a process: there is o
 """
 
 import asyncio
+import functools
 import logging
 import os
 from collections.abc import Iterator, Mapping
+from threading import Thread
 
 import aiohttp
 from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup, autoscaling_backends
@@ -16,12 +18,22 @@ from moto.autoscaling.models import InstanceState as MotoMember
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import EC2Backend, ec2_backends
 from moto.ec2.models.instances import Instance as MotoInstance
-from moto.server import ThreadedMotoServer
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
 
 from simulator.cloud.instances import State
 
 IMAGE = "ami-12c6146b"
 """What simulated machines boot; moto does not check it."""
+
+STOP_POLL_SECONDS = 0.05
+"""How often moto's server looks whether it is to stop. moto's own `ThreadedMotoServer` takes half a second for it."""
+
+
+@functools.cache
+def moto_application() -> DomainDispatcherApplication:
+    """moto's web application, made once: building the routes of a service takes longer than most stories."""
+    return DomainDispatcherApplication(create_backend_app)
 
 
 class MotoStore:
@@ -32,27 +44,30 @@ class MotoStore:
         self.turn = asyncio.Lock()
         """Held around every call to moto's EC2 and Auto Scaling and every change of its collections: the server thread
         iterates over them unguarded."""
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self._server = make_server(
+            "127.0.0.1", 0, moto_application(), threaded=True, request_handler=MotoRequestHandler
+        )
+        self._thread = Thread(target=self._server.serve_forever, args=(STOP_POLL_SECONDS,), daemon=True)
 
     @property
     def url(self) -> str:
         """Where moto itself listens."""
-        host, port = self._server.get_host_and_port()
-        return f"http://{host}:{port}"
+        return f"http://127.0.0.1:{self._server.server_port}"
 
     async def start(self) -> None:
         """Start moto, empty."""
         logging.getLogger("werkzeug").setLevel(logging.WARNING)
         # Without its catalogue of public machine images, which nobody here asks for, moto starts seconds sooner.
         os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
-        await asyncio.to_thread(self._server.start)
+        self._thread.start()
         async with aiohttp.ClientSession() as session, session.post(f"{self.url}/moto-api/reset") as answer:
             answer.raise_for_status()
         await asyncio.to_thread(lambda: (self._ec2, self._autoscaling))
 
     async def stop(self) -> None:
         """End moto's server thread."""
-        await asyncio.to_thread(self._server.stop)
+        await asyncio.to_thread(self._server.shutdown)
+        await asyncio.to_thread(self._thread.join)
 
     def instances(self) -> list[MotoInstance]:
         """All instances, terminated ones among them."""

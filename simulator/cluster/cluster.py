@@ -30,9 +30,6 @@ from simulator.cluster.taint_eviction import TaintEviction
 from simulator.cluster.world import Timings, World
 from simulator.tasks import Background
 
-LOOK_AGAIN_SECONDS = 0.05
-"""Real seconds between two looks while somebody waits for the cluster."""
-
 
 class PoolKind(StrEnum):
     """Who makes a pool's nodes."""
@@ -52,6 +49,8 @@ class Cluster:
         self._resources = AsyncExitStack()
         self._sizes: dict[str, int] = {}
         self.world = World(self._api, cloud, clock, timings or Timings())
+        self._nodes_changed = asyncio.Event()
+        self.world.nodes.notify(self._nodes_changed)
 
     async def __aenter__(self) -> Self:
         await self._resources.enter_async_context(self._api)
@@ -125,7 +124,8 @@ class Cluster:
         seconds."""
         async with asyncio.timeout(deadline):
             while not all(self._is_whole(pool, size) for pool, size in self._sizes.items()):
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                self._nodes_changed.clear()
+                await self._nodes_changed.wait()
 
     def _is_whole(self, pool: str, size: int) -> bool:
         usable = [node for node in self.nodes_of(pool) if node.ready and node.allocatable_gpus > 0]

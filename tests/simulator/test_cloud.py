@@ -1,75 +1,16 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
 
-import boto3
 import pytest
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from simulator.clock import Clock
-from simulator.cloud import CloudServer, ScheduledEvent, Timings
+from simulator.cloud import ScheduledEvent, Timings
 from simulator.machine import Power
-from tests.simulator.fake_machines import FakeMachine, FakeMachines
+from tests.simulator.cloud_world import ONE_TRY, TYPE, World, aws_session, call, code_of, open_world
 from tests.simulator.waiting import until
 
-if TYPE_CHECKING:
-    from mypy_boto3_autoscaling import AutoScalingClient
-    from mypy_boto3_ec2 import EC2Client
-
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:moto.*", "ignore::DeprecationWarning:botocore.*")
-
-TYPE = "p5.48xlarge"
-ONE_TRY = Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
-
-
-Reply = TypeVar("Reply")
-
-
-async def call(function: Callable[..., Reply], **arguments: object) -> Reply:
-    return await asyncio.to_thread(function, **arguments)
-
-
-@dataclass
-class World:
-    cloud: CloudServer
-    machines: FakeMachines
-    ec2: "EC2Client"
-    autoscaling: "AutoScalingClient"
-
-    async def run(self) -> str:
-        reply = await call(self.ec2.run_instances, ImageId="ami-12345678", InstanceType=TYPE, MinCount=1, MaxCount=1)
-        return reply["Instances"][0]["InstanceId"]
-
-    async def running(self) -> str:
-        instance_id = await self.run()
-        await self.reaches(instance_id, "running")
-        return instance_id
-
-    async def state(self, instance_id: str) -> str:
-        reply = await call(self.ec2.describe_instances, InstanceIds=[instance_id])
-        return reply["Reservations"][0]["Instances"][0]["State"]["Name"]
-
-    async def reaches(self, instance_id: str, state: str) -> None:
-        await until(lambda: instance_id in self.cloud.instances and self.cloud.instances[instance_id].state == state)
-
-    def machine(self, instance_id: str) -> FakeMachine:
-        return self.machines.by_node[self.cloud.instances[instance_id].node_name]
-
-
-@asynccontextmanager
-async def open_world(timings: Timings) -> AsyncIterator[World]:
-    machines = FakeMachines()
-    async with CloudServer(Clock(speed=100), machines, timings=timings) as cloud:
-        session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=cloud.region)
-        ec2 = session.client("ec2", endpoint_url=cloud.url, config=ONE_TRY)
-        autoscaling = session.client("autoscaling", endpoint_url=cloud.url, config=ONE_TRY)
-        yield World(cloud, machines, ec2, autoscaling)
-        ec2.close()
-        autoscaling.close()
 
 
 @pytest.fixture
@@ -84,10 +25,6 @@ async def slow_world() -> AsyncIterator[World]:
     """States that do not pass while a test looks at them."""
     async with open_world(Timings(pending=1, shutting_down=10_000, stopping=10_000, group_check=10_000)) as made:
         yield made
-
-
-def code_of(raised: pytest.ExceptionInfo[ClientError]) -> str:
-    return raised.value.response["Error"]["Code"]
 
 
 async def test_a_new_instance_is_pending_then_runs_on_a_started_machine(world: World) -> None:
@@ -282,14 +219,7 @@ async def test_a_lost_reply_hides_a_call_that_was_carried_out(world: World) -> N
 
 
 async def test_objects_of_any_kind_pass_through_to_the_store(world: World) -> None:
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=world.cloud.url,
-        region_name=world.cloud.region,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        config=ONE_TRY,
-    )
+    s3 = aws_session().client("s3", endpoint_url=world.cloud.url, config=ONE_TRY)
     where = {"LocationConstraint": world.cloud.region}
     body = bytes(range(256)) * 4096
     await call(s3.create_bucket, Bucket="checkpoints", CreateBucketConfiguration=where)
