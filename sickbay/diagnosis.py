@@ -69,14 +69,15 @@ def _is_consequence(fault: Fault, faults: list[Fault]) -> bool:
 
 
 def _explains(cause: Fault, fault: Fault) -> bool:
+    lost_gpu = cause.component.kind is ComponentKind.GPU and cause.code in _LOST_GPU
     if fault.component.kind is ComponentKind.NVSWITCH:
-        return cause.code in _LOST_GPU  # its links go down with it
+        return lost_gpu  # its links go down with it
     if fault.component.kind is ComponentKind.PCIE:
-        return cause.component.kind is ComponentKind.GPU and (cause.code in _LOST_GPU or cause.code == fault.code)
+        return lost_gpu or (cause.component.kind is ComponentKind.GPU and cause.code == fault.code)
     if fault.code == _CLEANUP:
         return cause.component == fault.component and cause.code != _CLEANUP
     if fault.code == "gpu-missing" and fault.component.id == "unknown":
-        return cause.component.kind is ComponentKind.GPU and cause.code in (*_LOST_GPU, "gpu-init-failed")
+        return lost_gpu or cause.code == "gpu-init-failed"
     return False
 
 

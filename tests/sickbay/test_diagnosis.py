@@ -102,27 +102,21 @@ def test_a_bare_recovery_action_takes_the_class_of_the_trouble_beside_it() -> No
 
 
 CODES = [
-    "xid-13",
-    "xid-31",
-    "xid-43",
-    "xid-45",
-    "xid-48",
-    "xid-64",
-    "xid-79",
-    "xid-94",
-    "xid-119",
-    "xid-149",
-    "xid-99999",
-    "gpu-lost",
-    "gpu-missing",
-    "gpu-recovery-action",
-    "sxid-20034",
-    "sxid-12028",
-    "pcie-aer-fatal",
-    "driver-hung",
-    "oom-kill",
-    "host-memory-uncorrected",
-    "nvme-lost",
+    *(
+        "xid-13",
+        "xid-31",
+        "xid-43",
+        "xid-45",
+        "xid-48",
+        "xid-64",
+        "xid-79",
+        "xid-94",
+        "xid-119",
+        "xid-149",
+        "xid-99999",
+    ),
+    *("gpu-lost", "gpu-missing", "gpu-recovery-action", "sxid-20034", "sxid-12028", "pcie-aer-fatal", "driver-hung"),
+    *("oom-kill", "host-memory-uncorrected", "nvme-lost"),
 ]
 PARTS = st.sampled_from([gpu("61"), gpu("62"), UNKNOWN_GPU, SWITCH, PORT])
 WORKLOADS = st.lists(st.builds(Workload, name=st.sampled_from("ab"), pid=st.integers(1, 3)), max_size=4).map(tuple)
