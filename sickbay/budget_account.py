@@ -7,6 +7,9 @@ from datetime import datetime
 
 from sickbay.budget import Held, Ledger, Waiting
 
+ROWS_SHOWN = 40
+"""Per table: Temporal shows no more than 20 KB of details (facts: Temporal, 1.5)."""
+
 _HELD = ("### Permits held", "", "| node | pool | rung | holder | since | lease ends |", "|---|---|---|---|---|---|")
 _WAITING = (
     "### Waiting, first come first",
@@ -22,9 +25,9 @@ def account(ledger: Ledger, now: datetime) -> str:
         return "No permit is held, and nobody waits for one."
     lines: list[str] = []
     if ledger.held:
-        lines += [*_HELD, *(_held_row(held, now) for held in ledger.held), ""]
+        lines += [*_HELD, *_first([_held_row(held, now) for held in ledger.held]), ""]
     if ledger.waiting:
-        lines += [*_WAITING, *(_waiting_row(entry) for entry in ledger.waiting), ""]
+        lines += [*_WAITING, *_first([_waiting_row(entry) for entry in ledger.waiting]), ""]
     return "\n".join(lines)
 
 
@@ -46,6 +49,11 @@ def _waiting_row(entry: Waiting) -> str:
     gives_up = _moment(asked.wait_until) if asked.wait_until else "by its policy"
     reason = entry.reason or "a first look at its pool"
     return _row(asked.node.name, asked.node.pool, asked.rung, _moment(asked.requested_at), gives_up, reason)
+
+
+def _first(rows: list[str]) -> list[str]:
+    rest = len(rows) - ROWS_SHOWN
+    return rows[:ROWS_SHOWN] + ([f"\nand {rest} more"] if rest > 0 else [])
 
 
 def _moment(at: datetime) -> str:

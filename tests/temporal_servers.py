@@ -44,14 +44,18 @@ async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def dev_server() -> AsyncIterator[WorkflowEnvironment]:
     """A server in real time."""
-    environment = await WorkflowEnvironment.start_local(
+    async with await start_dev_server() as environment:
+        yield environment
+
+
+async def start_dev_server(*extra_arguments: str) -> WorkflowEnvironment:
+    """A server in real time for a test that needs one to itself, e.g. with other dynamic configuration."""
+    return await WorkflowEnvironment.start_local(
         dev_server_existing_path=_server(),
         search_attributes=SEARCH_ATTRIBUTES,
-        dev_server_extra_args=FINE_TIMERS,
+        dev_server_extra_args=[*FINE_TIMERS, *extra_arguments],
         plugins=[temporal_plugin()],
     )
-    async with environment:
-        yield environment
 
 
 def _server() -> str:

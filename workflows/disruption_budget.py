@@ -18,7 +18,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.incidents import HoldersQuery, IncidentActivities
-from activities.nodes import PoolQuery, PoolSnapshot
+from activities.nodes import NodeActivities, PoolQuery, PoolSnapshot
 from sickbay import budget
 from sickbay.budget import Decision, Ledger, Member, Notice, PoolLook
 from sickbay.budget_account import account
@@ -59,6 +59,8 @@ class DisruptionBudget:
         self._outbox: list[Notice] = []
         self._swept_at = start.swept_at or workflow.now()
         self._changed = False
+        """Something happened since the turn began that the turn may not have seen."""
+        workflow.set_current_details(account(self._ledger, workflow.now()))
 
     @workflow.run
     async def run(self, start: BudgetInput) -> None:  # noqa: ARG002 - `__init__` has read it
@@ -68,7 +70,6 @@ class DisruptionBudget:
             await self._sweep()
             await self._look()
             await self._deliver()
-            workflow.set_current_details(account(self._ledger, workflow.now()))
             if workflow.info().is_continue_as_new_suggested() and not self._outbox:
                 workflow.continue_as_new(self._carried())
             await self._rest()
@@ -77,16 +78,19 @@ class DisruptionBudget:
     def request_permit(self, request: PermitRequest) -> None:
         """Ask for leave to disrupt; the answer comes by signal."""
         self._apply(budget.request(self._ledger, request))
+        self._changed = True
 
     @workflow.signal
     def renew_permit(self, renewal: PermitRenewal) -> None:
         """Say that the holder still lives; answered only if it holds no longer."""
         self._apply(budget.renew(self._ledger, renewal, workflow.now()))
+        self._changed = True
 
     @workflow.signal
     def release_permit(self, release: PermitRelease) -> None:
         """Give a permit back, or stop waiting for it."""
         self._apply(Decision(budget.release(self._ledger, release.holder)))
+        self._changed = True
 
     @workflow.query
     def ledger(self) -> Ledger:
@@ -96,7 +100,7 @@ class DisruptionBudget:
     def _apply(self, decision: Decision) -> None:
         self._ledger = decision.ledger
         self._outbox.extend(decision.notices)
-        self._changed = True
+        workflow.set_current_details(account(self._ledger, workflow.now()))
 
     def _carried(self) -> BudgetInput:
         return self._start.model_copy(update={"ledger": self._ledger, "swept_at": self._swept_at})
@@ -124,16 +128,15 @@ class DisruptionBudget:
             return
         if found.gone:
             workflow.logger.warning("permits of holders that are gone are taken back: %s", ", ".join(found.gone))
-            self._ledger = budget.release(self._ledger, *found.gone)
+            self._apply(Decision(budget.release(self._ledger, *found.gone)))
 
     async def _look(self) -> None:
         """Look at every pool that somebody waits for, and grant what it allows."""
         for pool in self._ledger.pools_awaited:
             try:
-                snapshot = await workflow.execute_activity(
-                    "observe_pool",
+                snapshot = await workflow.execute_activity_method(
+                    NodeActivities.observe_pool,
                     PoolQuery(cluster=self._start.cluster, pool=pool),
-                    result_type=PoolSnapshot,
                     start_to_close_timeout=CALL_TIMEOUT,
                     schedule_to_close_timeout=CALL_DEADLINE,
                     retry_policy=CALL_RETRIES,
@@ -145,9 +148,7 @@ class DisruptionBudget:
                 reason = f"pool {pool or 'none'} cannot be observed ({error.cause}); it is tried again"
                 self._apply(budget.unobservable(self._ledger, pool, reason))
                 continue
-            decision = budget.observe(self._ledger, _look_at(pool, snapshot), workflow.now())
-            self._ledger = decision.ledger
-            self._outbox.extend(decision.notices)
+            self._apply(budget.observe(self._ledger, _look_at(pool, snapshot), workflow.now()))
 
     async def _deliver(self) -> None:
         """Tell the holders, the last word to each alone: the server may deliver two in either order."""
@@ -163,6 +164,7 @@ class DisruptionBudget:
             workflow.logger.warning("%s was not told: %s", notice.holder, error)
             if error.type == HOLDER_GONE:
                 self._apply(Decision(budget.release(self._ledger, notice.holder)))
+                self._changed = True
 
     async def _rest(self) -> None:
         """Until a signal comes or something is due; for ever while nobody holds or waits."""

@@ -195,6 +195,12 @@ def test_the_account_says_who_holds_and_who_waits_for_what_and_until_when() -> N
     assert account(Ledger(), NOW) == "No permit is held, and nobody waits for one."
 
 
+def test_the_account_of_a_crowd_is_cut_short() -> None:
+    text = account(queued(*(asks(f"n{number}") for number in range(100))), NOW)
+    assert text.rstrip().endswith("and 60 more")
+    assert len(text.encode()) < 20_000
+
+
 @dataclass
 class World:
     """A pool that changes under the budget's eyes, and what its holders believe."""
