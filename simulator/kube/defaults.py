@@ -7,6 +7,7 @@ the contract suite starts the real server without them.
 
 from typing import Any
 
+from simulator.kube import errors
 from simulator.kube.resources import JOBS, NAMESPACES, NODES, PODS, Object, Resource
 
 _OMITTED_WHEN_EMPTY = {
@@ -19,8 +20,19 @@ _EVICTABLE_AFTER = 300
 
 
 def settle(resource: Resource, item: Object) -> Object:
-    """A copy of `item` as the server stores it: named by its kind, without nulls and empty fields, with defaults."""
+    """A copy of `item` as the server stores it: named by its kind, without nulls and empty fields, with defaults.
+
+    Raises `ApiError` 400 for an object of another kind, or where metadata, spec or status is not an object.
+    """
+    for field, expected in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        if item.get(field, expected) != expected:
+            raise errors.bad_request(
+                f"the {field} in the data ({item[field]}) does not match the expected ({expected})"
+            )
     settled: Object = {**_without_nulls(item), "apiVersion": resource.api_version, "kind": resource.kind}
+    for section in ("metadata", "spec", "status"):
+        if not isinstance(settled.get(section, {}), dict):
+            raise errors.bad_request(f"{resource.kind} in version {resource.version}: {section} is not an object")
     if not resource.custom:
         for section, fields in _OMITTED_WHEN_EMPTY.items():
             holder = settled.get(section, {})

@@ -84,6 +84,8 @@ class Operations:
 
     def patch(self, target: Target, content_type: str, body: Any, options: WriteOptions) -> Written:
         """The object changed by a patch; an apply creates it if needed. Raises `ApiError` 400, 404, 409, 415, 422."""
+        if content_type != JSON_PATCH and not isinstance(body, dict):
+            raise errors.bad_request("error decoding patch: the body is not a JSON object")
         if content_type == APPLY:
             return self._apply(target, body, options)
         before = self.read(target)
@@ -110,9 +112,7 @@ class Operations:
         fields.record_update(before, after, _writer(target, options, "Update"))
         return self._commit(target, before, after, options)
 
-    def _apply(self, target: Target, body: Any, options: WriteOptions) -> Written:
-        if not isinstance(body, dict):
-            raise errors.bad_request("error decoding patch: an apply configuration is an object")
+    def _apply(self, target: Target, body: Object, options: WriteOptions) -> Written:
         if not options.field_manager:
             message = (
                 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
@@ -147,7 +147,7 @@ class Operations:
             after["metadata"]["generation"] = before["metadata"].get("generation", 0) + 1
         if options.dry_run:
             return after
-        if _may_go(after["metadata"]):
+        if _may_go(after):
             return self.store.remove(target.key, after)
         return self.store.put(target.key, after)
 
@@ -232,8 +232,10 @@ def _body(item: Object) -> Object:
     return {field: value for field, value in item.items() if field not in ("metadata", "status")}
 
 
-def _may_go(metadata: Object) -> bool:
+def _may_go(item: Object) -> bool:
+    metadata = item["metadata"]
     waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    waits = waits or item.get("spec", {}).get("finalizers")  # only namespaces have these
     return "deletionTimestamp" in metadata and not waits
 
 

@@ -59,6 +59,8 @@ class KubeServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._restarting:
+            self._restarting.cancel()
         self.store.close_subscriptions()
         if self._runner:
             await self._runner.cleanup()

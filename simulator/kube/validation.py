@@ -7,7 +7,7 @@ otherwise pass in the simulator and fail in a real cluster.
 import re
 
 from simulator.kube import errors
-from simulator.kube.resources import NODES, PODS, Object, Resource
+from simulator.kube.resources import EVENTS, NODES, PODS, Object, Resource
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -29,6 +29,11 @@ def check(resource: Resource, item: Object) -> None:
         _check_taints(item)
     elif resource is PODS and not item.get("spec", {}).get("containers"):
         raise errors.invalid(resource, name, "spec.containers", "Required value")
+    elif resource is EVENTS:
+        about = item.get("involvedObject", {}).get("namespace") or "default"
+        if about != item["metadata"]["namespace"]:
+            why = f'Invalid value: "{about}": does not match event.namespace'
+            raise errors.invalid(resource, name, "involvedObject.namespace", why)
 
 
 def check_change(resource: Resource, before: Object, after: Object) -> None:

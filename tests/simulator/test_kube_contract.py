@@ -109,10 +109,30 @@ async def test_a_missing_namespace_takes_no_objects(kube_server: KubeUnderTest) 
         ("/api/v1/nodes", {"metadata": {}}),
         ("/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "effect": "Never"}]}}),
         ("/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"taints": [OURS, OURS]}}),
+        (
+            "/api/v1/namespaces/kube-system/events",
+            {"metadata": {"name": "of-a-node"}, "involvedObject": {"kind": "Node", "name": "n"}},
+        ),
     ],
 )
 async def test_an_object_that_breaks_a_rule_is_invalid(kube_server: KubeUnderTest, path: str, body: Any) -> None:
     assert await refused(kube_server, "POST", path, body) == (422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "content_type"),
+    [
+        ("POST", "/api/v1/nodes", {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "n"}}, "application/json"),
+        ("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": "nothing"}, "application/json"),
+        ("PUT", NODE, {"metadata": {"name": "n2"}}, "application/json"),
+        ("PATCH", NODE, {"spec": {}}, JSON_PATCH),
+    ],
+)
+async def test_a_body_that_cannot_be_meant_is_a_bad_request(
+    kube_server: KubeUnderTest, method: str, path: str, body: Any, content_type: str
+) -> None:
+    await kube_server.create_node("n1")
+    assert (await refused(kube_server, method, path, body, content_type=content_type))[0] == 400
 
 
 async def test_an_update_from_an_old_reading_is_a_conflict(kube_server: KubeUnderTest) -> None:
@@ -242,16 +262,16 @@ async def test_an_update_names_its_user_agent_where_no_manager_is_given(kube_ser
 async def test_apply_owns_what_it_names_and_removes_what_it_no_longer_names(kube_server: KubeUnderTest) -> None:
     await kube_server.create_node("n1", annotations={"theirs": "1"})
     place = f"{NODE}?fieldManager=agent"
-    first = {"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": {"a": "1", "b": "1"}}}
+    first = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "annotations": {"a": "1", "b": "1"}}}
     applied = await patched(kube_server, place, first, APPLY)
     assert applied["metadata"]["annotations"] == {"theirs": "1", "a": "1", "b": "1"}
-    second = {**first, "metadata": {"annotations": {"a": "2"}}}
+    second = {**first, "metadata": {"name": "n1", "annotations": {"a": "2"}}}
     assert (await patched(kube_server, place, second, APPLY))["metadata"]["annotations"] == {"theirs": "1", "a": "2"}
 
 
 async def test_apply_refuses_to_overwrite_another_manager_unless_forced(kube_server: KubeUnderTest) -> None:
     await kube_server.create_node("n1", annotations={"theirs": "1"})
-    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": {"theirs": "2"}}}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "annotations": {"theirs": "2"}}}
     place = f"{NODE}?fieldManager=agent"
     assert await refused(kube_server, "PATCH", place, body, content_type=APPLY) == (409, "Conflict")
     forced = await patched(kube_server, f"{place}&force=true", body, APPLY)
@@ -261,7 +281,7 @@ async def test_apply_refuses_to_overwrite_another_manager_unless_forced(kube_ser
 async def test_apply_of_conditions_leaves_those_of_others(kube_server: KubeUnderTest) -> None:
     await kube_server.create_node("n1")
     mine = {"type": "SickbayHostHealthy", "status": "True"}
-    body = {"apiVersion": "v1", "kind": "Node", "status": {"conditions": [mine]}}
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"conditions": [mine]}}
     node = await patched(kube_server, f"{NODE}/status?fieldManager=agent", body, APPLY)
     assert conditions(node) == {"Ready": "True", "SickbayHostHealthy": "True"}
 
