@@ -30,7 +30,8 @@ def reset(nvidia_smi: str, pcis: tuple[str, ...], deadline: timedelta) -> str:
     One command, because GPUs joined by NVLink refuse to be reset one by one on some machines. Blocking, at most for
     the deadline and a second.
     """
-    chosen = ["-i", ",".join(pcis)] if pcis else []
+    # nvidia-smi knows addresses with their function alone, and a GPU is always function 0.
+    chosen = ["-i", ",".join(f"{pci}.0" for pci in pcis)] if pcis else []
     return _refusal(run_child([nvidia_smi, "--gpu-reset", *chosen], deadline))
 
 

@@ -6,6 +6,7 @@ XID_119 = (
     "NVRM: Xid (PCI:0000:61:00): 119, pid=4242, name=python3, "
     "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x0 0x0)."
 )
+XID_79 = "NVRM: Xid (PCI:0000:53:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 XID_31 = (
     "NVRM: Xid (PCI:0000:61:00): 31, pid=4242, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS"
 )
