@@ -148,7 +148,7 @@ def _first_problem(error: ValidationError, content: Any, source: str) -> str:
     place = problem["loc"]
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
-        message = "this word is not known here; see the built-in scenarios for those that are"
+        message = "this word is not known here; simulator/scenarios/README.md lists those that are"
     path = "".join(f"{step}." for step in place).rstrip(".")
     return f"{source}:{_line(content, place)}: {path + ': ' if path else ''}{message}"
 

@@ -143,7 +143,10 @@ class HostMachine:
         self.driver.faults.open.clear()
 
     def inject(self, fault: HostFault) -> None:
-        """A fault comes, at once; while the machine boots, with its boot. Raises ValueError if it has no such GPU."""
+        """A fault comes, at once; while the machine boots, with its boot. Raises ValueError if it is off or has no such
+        GPU."""
+        if self._power is Power.OFF:
+            raise ValueError(f"{self.node_name} is off: nothing can happen to it")
         if fault.gpu is not None and fault.gpu >= len(self.driver.gpus):
             raise ValueError(
                 f"{self.node_name} has GPUs 0 to {len(self.driver.gpus) - 1}, and none of index {fault.gpu}"

@@ -115,6 +115,14 @@ def lost(gpu: int = 5, cured_by: Cure = Cure.REBOOT) -> HostFault:
     )
 
 
+def alive(pid: int) -> bool:
+    """Whether a process still runs; one that has ended but was not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def kernel_log(machine: HostMachine) -> str:
     """The kernel log of this boot."""
     return machine.driver.kernel_log.path.read_text()

@@ -173,6 +173,7 @@ async def test_nvidia_smi_answers_queries_as_csv(tmp_path: Path) -> None:
         (("--query-gpu=index",), 2),
         (("--nonsense",), 2),
         (("-L", "-i", "9"), 6),
+        (("-L", "-i", "0000:86:00"), 6),  # the manual wants domain:bus:device.function
         (("--gpu-reset", "-i", "GPU-unknown"), 6),
     ],
 )

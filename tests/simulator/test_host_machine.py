@@ -14,7 +14,7 @@ from simulator.host.faults import Cure, HostFault, HostTrouble
 from simulator.host.gpu import GpuTrouble
 from simulator.host.machine import HostMachine, RepairTimes
 from simulator.machine import Machine, Power
-from tests.simulator.hosts import kernel_log, lost, nvidia_smi, reset_needed, run_program, running_host
+from tests.simulator.hosts import alive, kernel_log, lost, nvidia_smi, reset_needed, run_program, running_host
 from tests.simulator.waiting import until
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -29,13 +29,6 @@ os.rename(file.name, file.name[:-4])
 time.sleep(600)
 """
 """An agent with a child in a session of its own that ignores SIGTERM."""
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def family(folder: Path) -> list[int]:
@@ -177,6 +170,13 @@ async def test_a_fault_of_a_gpu_that_is_not_there_is_refused_in_words(tmp_path: 
     async with running_host(tmp_path, instance_type="g5.xlarge") as machine:
         with pytest.raises(ValueError, match="node-a has GPUs 0 to 0"):
             machine.inject(lost(gpu=5))
+
+
+async def test_a_machine_without_power_takes_no_fault(tmp_path: Path) -> None:
+    async with running_host(tmp_path) as machine:
+        await machine.stop()
+        with pytest.raises(ValueError, match="node-a is off"):
+            machine.inject(lost())
 
 
 async def test_the_agent_gets_its_host_s_names_and_starts_anew_with_each_boot(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.simulator.hosts import alive
 from tests.simulator.waiting import until
 
 SCENARIO = """
@@ -29,10 +30,6 @@ AGENT = "import os, time; open(os.environ['SICKBAY_STATE_DIR'] + f'/{os.getpid()
 
 def agent_pids(folder: Path) -> list[int]:
     return [int(path.stem) for path in folder.rglob("*.pid")]
-
-
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 @asynccontextmanager

@@ -21,6 +21,12 @@ def test_every_built_in_scenario_is_valid(name: str) -> None:
     assert load(name).faults
 
 
+def test_the_reference_of_all_words_is_itself_valid() -> None:
+    reference = (built_in()["demo"].parent / "README.md").read_text()
+    example = reference.split("```yaml\n")[1].split("```")[0]
+    parse(example.replace("cured_by: reboot", "cured_by: itself"), "README.md")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
