@@ -16,6 +16,8 @@ from simulator.kube.resources import Object
 from simulator.kube.selectors import Matcher, field_matcher, label_matcher
 from simulator.kube.storage import Store
 
+_TYPE = ("kind", "apiVersion")
+
 
 @dataclass(frozen=True)
 class _Page:
@@ -78,9 +80,6 @@ def as_list(target: Target, items: Sequence[Object], metadata: Object) -> Object
         "metadata": metadata,
         "items": list(shown),
     }
-
-
-_TYPE = ("kind", "apiVersion")
 
 
 def _order(item: Object) -> tuple[str, str]:

@@ -6,6 +6,7 @@ listener never leaves 127.0.0.1. All work on objects is synchronous and short; o
 
 import asyncio
 import json
+from contextlib import aclosing
 from typing import Any, Self
 
 from aiohttp import web
@@ -15,10 +16,11 @@ from simulator.kube import errors
 from simulator.kube.discovery import HEALTH_PATHS, discover
 from simulator.kube.faults import PATH as FAULTS_PATH
 from simulator.kube.faults import FaultOrder, Faults, Trouble, suffer
+from simulator.kube.listing import selection
 from simulator.kube.operations import Operations
 from simulator.kube.requests import Target, WriteOptions, parse_list_options, parse_path
 from simulator.kube.resources import NAMESPACES
-from simulator.kube.routing import Answer, Call, perform
+from simulator.kube.routing import Call, perform
 from simulator.kube.storage import HISTORY, Store
 from simulator.kube.watching import BOOKMARK_EVERY, Watch
 
@@ -48,6 +50,11 @@ class KubeServer:
     def url(self) -> str:
         """Where it listens."""
         return f"http://{HOST}:{self._port}"
+
+    @property
+    def watches(self) -> int:
+        """How many watches are open now."""
+        return self.store.subscriptions
 
     async def __aenter__(self) -> Self:
         application = web.Application(client_max_size=LARGEST_BODY)
@@ -117,15 +124,16 @@ class KubeServer:
         user_agent = request.headers.get("User-Agent", "")
         body = _parse_body(await request.read())
         answer = perform(self._operations, Call(request.method, target, request.query, content_type, user_agent, body))
-        return _respond(answer)
+        return web.json_response(answer.body, status=answer.code)
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
-        watch = Watch(self.store, target, parse_list_options(request.query), self._bookmark_every)
+        options = parse_list_options(request.query)
+        watch = Watch(self.store, target, options, selection(target, options), self._bookmark_every)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        lines = watch.lines()
         await response.prepare(request)
-        async for line in lines:
-            await response.write(line)
+        async with aclosing(watch.lines()) as lines:
+            async for line in lines:
+                await response.write(line)
         await response.write_eof()
         return response
 
@@ -157,7 +165,3 @@ def _parse_body(raw: bytes) -> Any:
         return json.loads(raw)
     except ValueError as problem:
         raise errors.bad_request(f"the object provided is unrecognized: {problem}") from problem
-
-
-def _respond(answer: Answer) -> web.Response:
-    return web.json_response(answer.body, status=answer.code)

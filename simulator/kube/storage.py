@@ -103,6 +103,11 @@ class Store:
         self._history_size = history
         self._subscriptions: set[Subscription] = set()
 
+    @property
+    def subscriptions(self) -> int:
+        """How many are following now."""
+        return len(self._subscriptions)
+
     def get(self, key: Key) -> Object | None:
         """The object as it is now, not to be changed in place."""
         return self._objects.get(key.resource, {}).get(key.order)

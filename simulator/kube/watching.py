@@ -8,11 +8,10 @@ An object that enters or leaves a selector's set shows as added or deleted.
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from simulator.kube import errors
-from simulator.kube.listing import selection
 from simulator.kube.requests import ListOptions, Target
 from simulator.kube.resources import Object
 from simulator.kube.selectors import Matcher
@@ -33,14 +32,15 @@ class Watch:
     store: Store
     target: Target
     options: ListOptions
+    matches: Matcher
+    """Which objects it is about."""
     bookmark_every: float
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         """Lines of JSON until the timeout, the client's leaving, or the server's `close_subscriptions`."""
-        matches = selection(self.target, self.options)
         subscription = self.store.subscribe(self.target.resource)
         try:
-            first = self._first(matches)
+            first = self._first()
         except errors.ApiError as refusal:
             self.store.unsubscribe(subscription)
             yield _line("ERROR", refusal.status())
@@ -48,21 +48,21 @@ class Watch:
         try:
             for line in first:
                 yield line
-            async for line in self._following(subscription, matches):
+            async for line in self._following(subscription):
                 yield line
         finally:
             self.store.unsubscribe(subscription)
 
-    def _first(self, matches: Matcher) -> list[bytes]:
+    def _first(self) -> list[bytes]:
         """What is sent before anything new happens."""
         version = self.options.resource_version
         if version in ("", "0"):
             existing = self.store.snapshot(self.target.resource)
-            return [_line(Change.ADDED, item) for item in existing if matches(item)]
+            return [_line(Change.ADDED, item) for item in existing if self.matches(item)]
         past = self.store.since(self.target.resource, int(version))
-        return [line for event in past if (line := _shown(event, matches))]
+        return [line for event in past if (line := _shown(event, self.matches))]
 
-    async def _following(self, subscription: Subscription, matches: Matcher) -> AsyncIterator[bytes]:
+    async def _following(self, subscription: Subscription) -> AsyncGenerator[bytes, None]:
         now = asyncio.get_running_loop().time
         end = now() + (self.options.timeout_seconds or DEFAULT_TIMEOUT)
         bookmark = self._next_bookmark(now(), end)
@@ -77,7 +77,7 @@ class Watch:
                 continue
             if event is None:
                 return
-            if line := _shown(event, matches):
+            if line := _shown(event, self.matches):
                 yield line
 
     def _next_bookmark(self, moment: float, end: float) -> float:

@@ -148,6 +148,15 @@ async def test_a_restart_cuts_connections_and_keeps_objects_and_history(kube: Ku
         assert b"MODIFIED" in await line_of(again)
 
 
+async def test_a_client_that_leaves_takes_its_watch_along(kube: KubeUnderTest) -> None:
+    async with watching(kube.url) as watch:
+        await line_of(watch)
+        assert server_of(kube).watches == 1
+    async with asyncio.timeout(10):
+        while server_of(kube).watches:
+            await kube.request("GET", NODE)
+
+
 async def test_the_server_ends_while_clients_still_watch() -> None:
     async with AsyncExitStack() as clients:
         async with KubeServer() as server:
@@ -185,6 +194,8 @@ async def test_it_says_that_it_is_healthy(kube: KubeUnderTest, path: str) -> Non
         ("DELETE", "/api/v1/nodes/n1/status", 405),
         ("GET", "/api/v1/namespaces/default/pods/p1/eviction", 405),
         ("GET", "/api/v1/nodes?limit=many", 400),
+        ("GET", "/api/v1/nodes?watch=true&resourceVersion=latest", 400),
+        ("GET", "/api/v1/nodes?watch=true&fieldSelector=spec.color=red", 400),
         ("DELETE", "/api/v1/nodes/n1?propagationPolicy=Sideways", 400),
         ("PATCH", "/api/v1/nodes/n1", 400),
     ],
