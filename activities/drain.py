@@ -149,11 +149,11 @@ class _Drain:
         due = [plan.pod for plan in eviction.evictable(plans) if self._is_due(plan.pod, looked_at)]
         # Those that were refused come last, or the first few would take every slot.
         for pod in sorted(due, key=lambda pod: self._not_before.get(pod.metadata.uid, self._started)):
-            await self._sleep_until(self._next_slot)
-            now = self._clock()
-            if self._hopeless or now >= self._until or now - looked_at > LOOK_HOLDS:
+            slot = max(self._next_slot, self._clock())
+            if self._hopeless or slot >= min(looked_at + LOOK_HOLDS, self._until):
                 return
-            self._next_slot = now + timedelta(minutes=1) / self._request.policy.evictions_per_minute
+            await self._sleep_until(slot)
+            self._next_slot = slot + timedelta(minutes=1) / self._request.policy.evictions_per_minute
             await self._evict(pod)
 
     def _is_due(self, pod: Pod, now: datetime) -> bool:

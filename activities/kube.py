@@ -158,8 +158,7 @@ def _refusal_error(what: str, code: int, headers: Mapping[str, str], text: bytes
         status = Status(message=text[:200].decode(errors="replace").strip())
     refusal = Refusal(code=code, status=status, retry_after=_retry_after(headers, status))
     message = f"{what}: {code} {status.message or status.reason}"
-    # Without that reason a 404 means that the server lacks the kind or is no API server: never that an object is gone.
-    if code == 404 and status.reason == "NotFound":
+    if code == 404 and status.misses_object:
         return NotFoundError(message, refusal)
     if code == 409:
         return ConflictError(message, refusal)

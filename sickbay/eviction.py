@@ -95,7 +95,7 @@ def judge(code: int, status: Status) -> EvictionAnswer:
     """What the HTTP code and Status of an eviction that was not accepted mean (facts: remediation, 2.2)."""
     causes = {cause.reason for cause in status.details.causes}
     match code:
-        case 404 if status.reason == "NotFound":
+        case 404 if status.misses_object:
             return EvictionAnswer.GONE
         case 409:
             return EvictionAnswer.GONE

@@ -280,3 +280,8 @@ class Status(KubeObject):
     message: str = ""
     reason: str = ""
     details: StatusDetails = StatusDetails()
+
+    @property
+    def misses_object(self) -> bool:
+        """Whether it says that an object is gone, and not that the server lacks the kind or is no API server at all."""
+        return self.reason == "NotFound" and bool(self.details.name)
