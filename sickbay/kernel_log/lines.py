@@ -61,7 +61,8 @@ class Line:
 
 def read_line(raw: str) -> Line:
     """Takes one line apart. Never raises; what has no known prefix is the kernel's word, at an unknown moment."""
-    raw = raw[:LINE_LENGTH_KEPT].rstrip("\r\n\0")
+    # A machine that dies leaves zeros in its last log, right before the first words of the next boot.
+    raw = raw.strip("\0")[:LINE_LENGTH_KEPT].rstrip("\r\n")
     record = _KMSG.match(raw)
     if record:
         # The kernel escapes a newline inside a record, so that a record stays one line.
