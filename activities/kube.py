@@ -92,7 +92,7 @@ async def connect(kubeconfig: Path | None = None, context: str | None = None) ->
                 client_configuration=configuration,
                 persist_config=False,
             )
-    except (ConfigException, OSError, ValueError) as error:
+    except Exception as error:
         reason = " ".join(str(error).split())
         cure = "name a readable kubeconfig file and a context that is in it, or run inside the cluster"
         raise ClusterAccessError(f"no way to the cluster through {place}: {reason}; {cure}") from error

@@ -14,6 +14,7 @@ from activities.errors import FinalError
 from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeRef
 from sickbay.policy.model import DrainPolicy, HoldChoice
 from simulator.kube.faults import RequestFault
+from simulator.kube.requests import MERGE_PATCH
 from tests.kube_under_test import KubeUnderTest
 
 pytestmark = pytest.mark.kube
@@ -145,13 +146,20 @@ async def test_an_accepted_eviction_is_not_yet_a_pod_gone(
     assert "it is terminating" in report.blockers[0].reason
 
 
-async def test_a_budget_that_opens_lets_the_drain_through(kube_server: KubeUnderTest, drain: DrainActivities) -> None:
+async def test_a_budget_that_opens_lets_the_drain_through(
+    kube_server: KubeUnderTest, drain: DrainActivities, clock: JumpingClock
+) -> None:
     asked = await request(kube_server)
     await kube_server.create_pod("serve-0", node="node-a", owner=REPLICAS, labels={"app": "serve"})
     await kube_server.create_pod("serve-1", node="node-a", owner=REPLICAS, labels={"app": "serve"})
-    await kube_server.create_budget("serve-pdb", labels={"app": "serve"}, allowed=2)
+    await kube_server.create_budget("serve-pdb", labels={"app": "serve"}, allowed=1)
+    running = asyncio.create_task(drain.drain_node(asked))
+    await until(terminating("serve-0"), kube_server)
+    budget = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/serve-pdb/status"
+    await kube_server.request("PATCH", budget, {"status": {"disruptionsAllowed": 1}}, MERGE_PATCH)
+    clock.jump(timedelta(seconds=10))
     async with kubelet(kube_server):
-        report = await drain.drain_node(asked)
+        report = await running
     assert (report.outcome, len(report.evicted)) == (DrainOutcome.DRAINED, 2)
 
 
