@@ -36,12 +36,15 @@ class Rung(StrEnum):
     @property
     def strength(self) -> int:
         """Position on the ladder; a larger number is a stronger step."""
-        return list(Rung).index(self)
+        return _STRENGTHS[self]
 
     @property
     def disrupts(self) -> bool:
         """Whether work on the node is lost or moved by this rung, so that it needs a permit and a drain."""
         return self in (Rung.STOP_WORKLOAD, Rung.RESET_GPU, Rung.REBOOT, Rung.REPLACE)
+
+
+_STRENGTHS = {rung: position for position, rung in enumerate(Rung)}
 
 
 def strongest(rungs: Iterable[Rung]) -> Rung:

@@ -64,6 +64,8 @@ class Entry:
         if sighting.companion and sighting.judgement is None:
             return  # it says nothing of its own, and must not outweigh the words of the line that it goes with
         judgement = sighting.judgement or _by_catalogue(sighting.code)
+        if judgement == self._judgement:
+            return  # nearly all repeats end here
         if self._judgement is None or _badness(judgement) > _badness(self._judgement):
             self._judgement = judgement
 

@@ -81,7 +81,7 @@ class Memory:
         trouble. A plain application fault is neither.
         """
         rung = sighting.judgement.rung if sighting.judgement else lookup(sighting.code).rung
-        if sighting.code == _CLEANUP or rung.strength > Rung.NONE.strength:
+        if sighting.code == _CLEANUP or rung is not Rung.NONE:
             self.troubled_gpu, self.troubled_at = sighting.component, sighting.line.moment
 
 
