@@ -46,7 +46,7 @@ class PermitDesk:
 
     async def give_back(self) -> None:
         """Give the permit back, or stop waiting for one."""
-        if not self._record.state.permit_requested:
+        if self._record.permit is None and not self._record.state.permit_requested:
             return
         self._record.change(permit=None, permit_requested=False)
         await self._tell("release_permit", PermitRelease(holder=self._record.incident_id))

@@ -1,0 +1,283 @@
+"""A world of activities that behaves as a test says: the incident workflow runs against it on a real Temporal server.
+
+It keeps what a real cluster would keep (the cordon, the boot, the GPUs' health), so that a test can assert on the state
+that an incident leaves behind, and counts every act, so that nothing happens twice unseen.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.autoscaling import MemberReplacement, MemberReplacementReport, Membership, MembershipQuery
+from activities.drain import DrainRequest
+from activities.ec2 import InstanceCall, InstanceCallReport, InstanceRef, InstanceState, InstanceStatus
+from activities.host import ProbeRequest, RebootReport, RebootRequest, ResetReport, ResetRequest
+from activities.incidents import HistoryQuery, PastIncident, PastIncidents
+from activities.karpenter import ClaimDeletion, ClaimDeletionReport, Protection, ProtectRequest
+from activities.nodes import (
+    BootWait,
+    Containment,
+    ContainRequest,
+    NodeEvent,
+    NodeQuery,
+    PoolNode,
+    PoolQuery,
+    PoolSnapshot,
+    Recorded,
+    Release,
+    ReleaseRequest,
+    Succession,
+    SuccessorWait,
+)
+from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung, Severity
+from sickbay.nodes import (
+    DrainOutcome,
+    DrainReport,
+    GpuReading,
+    HostProbe,
+    NodeOwner,
+    NodeRef,
+    NodeSnapshot,
+    OwnerKind,
+    Readiness,
+)
+
+GPU = "0000:61:00"
+UUIDS = tuple(f"GPU-{index}" for index in range(8))
+SUCCESSOR = NodeRef(cluster="test", name="node-2", uid="uid-2", provider_id="aws:///a/i-2", pool="p5")
+
+
+def fault(code: str, rung: Rung, fault_class: FaultClass = FaultClass.GPU, **values: Any) -> Fault:
+    """A fault of our test GPU."""
+    component = values.pop("component", Component(kind=ComponentKind.GPU, id=GPU))
+    return Fault(code=code, component=component, fault_class=fault_class, severity=Severity.FATAL, rung=rung, **values)
+
+
+@dataclass
+class FakeWorld:
+    """One node, its host, its cloud, and what cures it."""
+
+    node: NodeRef
+    cured_by: Rung = Rung.RESET_GPU
+    fault: Fault = field(default_factory=lambda: fault("xid-119", Rung.RESET_GPU))
+    boot_id: str = "boot-1"
+    exists: bool = True
+    sick: bool = True
+    cordoned: bool = False
+    mark: str | None = None
+    prior: bool = False
+    protected: bool = False
+    uncordoned_by_person: bool = False
+    claim_deleting: bool = False
+    foreign_locks: tuple[str, ...] = ()
+    owner: OwnerKind = OwnerKind.KARPENTER
+    host_silent: bool = False
+    drain: DrainOutcome = DrainOutcome.DRAINED
+    reset_refused: str = ""
+    reboot_works: bool = True
+    past: tuple[PastIncident, ...] = ()
+    fails: dict[str, ApplicationError] = field(default_factory=dict)
+    acts: Counter[str] = field(default_factory=Counter)
+    events: list[str] = field(default_factory=list)
+    on: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """Called at the beginning of an activity, by its name: lets a test change the world in the middle."""
+
+    def _begin(self, name: str) -> None:
+        self.acts[name] += 1
+        if hook := self.on.get(name):
+            hook()
+        if error := self.fails.get(name):
+            raise error
+
+    def _cure(self, rung: Rung) -> None:
+        if rung.strength >= self.cured_by.strength:
+            self.sick = False
+
+    @activity.defn
+    async def observe_node(self, query: NodeQuery) -> NodeSnapshot:
+        self._begin("observe_node")
+        now = datetime.now(UTC)
+        if not self.exists:
+            return NodeSnapshot(observed_at=now, exists=False)
+        return NodeSnapshot(
+            observed_at=now,
+            exists=True,
+            uid=self.node.uid,
+            provider_id=self.node.provider_id,
+            pool=self.node.pool,
+            boot_id=self.boot_id,
+            ready=Readiness.TRUE,
+            unschedulable=self.cordoned,
+            incident_mark=self.mark,
+            uncordoned_by_person=self.uncordoned_by_person,
+            owner=NodeOwner(kind=self.owner, name="claim-1", uid="claim-uid-1", deleting=self.claim_deleting),
+            foreign_locks=self.foreign_locks,
+            gpu_capacity=8,
+            gpu_allocatable=8,
+            conditions_fresh=True,
+            conditions_healthy=not self.sick,
+        )
+
+    @activity.defn
+    async def contain_node(self, request: ContainRequest) -> Containment:
+        self._begin("contain_node")
+        if not self.exists:
+            return Containment(contained=False, node_gone=True)
+        if self.mark is None:
+            self.prior, self.mark, self.cordoned = self.cordoned, request.incident_id, True
+        return Containment(contained=True, prior_unschedulable=self.prior)
+
+    @activity.defn
+    async def release_node(self, request: ReleaseRequest) -> Release:
+        self._begin("release_node")
+        if not self.exists:
+            return Release(released=False, node_gone=True)
+        if self.mark == request.incident_id:
+            self.mark = None
+            self.cordoned = self.cordoned and (self.prior or request.keep_cordon)
+        return Release(released=True, left_cordoned=self.cordoned)
+
+    @activity.defn
+    async def protect_node(self, request: ProtectRequest) -> Protection:
+        self._begin("protect_node")
+        self.protected = True
+        return Protection(protected=True, ours=True)
+
+    @activity.defn
+    async def unprotect_node(self, request: ProtectRequest) -> Protection:
+        self._begin("unprotect_node")
+        self.protected = False
+        return Protection(protected=False, ours=True)
+
+    @activity.defn
+    async def drain_node(self, request: DrainRequest) -> DrainReport:
+        self._begin("drain_node")
+        return DrainReport(outcome=self.drain)
+
+    @activity.defn
+    async def wait_for_boot(self, wait: BootWait) -> NodeSnapshot:
+        self._begin("wait_for_boot")
+        return await self.observe_node(NodeQuery(node=wait.node))
+
+    @activity.defn
+    async def observe_pool(self, query: PoolQuery) -> PoolSnapshot:
+        self._begin("observe_pool")
+        now = datetime.now(UTC)
+        return PoolSnapshot(observed_at=now, nodes=(PoolNode(node=self.node, created_at=now, available=False),))
+
+    @activity.defn
+    async def wait_for_successor(self, wait: SuccessorWait) -> Succession:
+        self._begin("wait_for_successor")
+        if self.exists:
+            return Succession(old_gone=False, waiting_for=f"{self.node.name} is still there")
+        return Succession(old_gone=True, successor=SUCCESSOR)
+
+    @activity.defn
+    async def record_event(self, event: NodeEvent) -> Recorded:
+        self._begin("record_event")
+        self.events.append(event.reason)
+        return Recorded(name=event.reason)
+
+    @activity.defn
+    async def delete_node_claim(self, deletion: ClaimDeletion) -> ClaimDeletionReport:
+        self._begin("delete_node_claim")
+        self._replace()
+        return ClaimDeletionReport(requested=True)
+
+    @activity.defn
+    async def observe_membership(self, query: MembershipQuery) -> Membership:
+        self._begin("observe_membership")
+        return Membership(group="group-1" if self.owner is OwnerKind.AUTOSCALING_GROUP else "")
+
+    @activity.defn
+    async def replace_member(self, replacement: MemberReplacement) -> MemberReplacementReport:
+        self._begin("replace_member")
+        self._replace()
+        return MemberReplacementReport(requested=True)
+
+    def _replace(self) -> None:
+        self.exists, self.mark, self.cordoned, self.protected = False, None, False, False
+        self._cure(Rung.REPLACE)
+
+    @activity.defn
+    async def observe_instance(self, instance: InstanceRef) -> InstanceStatus:
+        self._begin("observe_instance")
+        return InstanceStatus(state=InstanceState.RUNNING if self.exists else InstanceState.TERMINATED)
+
+    @activity.defn
+    async def reboot_instance(self, call: InstanceCall) -> InstanceCallReport:
+        self._begin("reboot_instance")
+        self._reboot()
+        return InstanceCallReport(requested=True)
+
+    def _reboot(self) -> None:
+        if self.reboot_works:
+            self.boot_id = f"boot-{int(self.boot_id.removeprefix('boot-')) + 1}"
+            self._cure(Rung.REBOOT)
+
+    @activity.defn
+    async def past_incidents(self, query: HistoryQuery) -> PastIncidents:
+        self._begin("past_incidents")
+        return PastIncidents(incidents=self.past)
+
+    @activity.defn
+    async def probe_host(self, request: ProbeRequest) -> HostProbe:
+        self._begin("probe_host")
+        action = "gpu_reset" if self.sick else "none"
+        return HostProbe(
+            observed_at=datetime.now(UTC),
+            boot_id=self.boot_id,
+            gpus=tuple(
+                GpuReading(uuid=uuid, pci=GPU if index == 0 else f"0000:6{index + 1}:00", recovery_action=action)
+                for index, uuid in enumerate(UUIDS)
+            ),
+            gpus_answered=True,
+            expected_gpus=8,
+            faults=(self.fault,) if self.sick else (),
+        )
+
+    @activity.defn
+    async def reset_gpus(self, request: ResetRequest) -> ResetReport:
+        self._begin("reset_gpus")
+        if self.reset_refused:
+            return ResetReport(reset=False, refused=self.reset_refused)
+        self._cure(Rung.RESET_GPU)
+        return ResetReport(reset=True)
+
+    @activity.defn
+    async def reboot_host(self, request: RebootRequest) -> RebootReport:
+        self._begin("reboot_host")
+        self._reboot()
+        return RebootReport(requested=True)
+
+    @property
+    def host(self) -> list[Callable[..., Any]]:
+        """Activities of the node's own queue."""
+        return [self.probe_host, self.reset_gpus, self.reboot_host]
+
+    @property
+    def cluster(self) -> list[Callable[..., Any]]:
+        """Activities of the controller's queue."""
+        return [
+            self.observe_node,
+            self.contain_node,
+            self.release_node,
+            self.protect_node,
+            self.unprotect_node,
+            self.drain_node,
+            self.wait_for_boot,
+            self.observe_pool,
+            self.wait_for_successor,
+            self.record_event,
+            self.delete_node_claim,
+            self.observe_membership,
+            self.replace_member,
+            self.observe_instance,
+            self.reboot_instance,
+            self.past_incidents,
+        ]
