@@ -30,6 +30,7 @@ def settle(resource: Resource, item: Object) -> Object:
                 f"the {field} in the data ({item[field]}) does not match the expected ({expected})"
             )
     settled: Object = {**_without_nulls(item), "apiVersion": resource.api_version, "kind": resource.kind}
+    settled.setdefault("metadata", {})
     for section in ("metadata", "spec", "status"):
         if not isinstance(settled.get(section, {}), dict):
             raise errors.bad_request(f"{resource.kind} in version {resource.version}: {section} is not an object")
@@ -94,7 +95,9 @@ def _default_job(spec: Object) -> None:
     spec.setdefault("completions", spec["parallelism"])
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
-    _default_pod_spec(spec.get("template", {}).get("spec", {}))
+    template = spec.get("template")
+    if isinstance(template, dict) and isinstance(template.get("spec"), dict):
+        _default_pod_spec(template["spec"])
 
 
 def _select_own_pods(job: Object) -> None:

@@ -25,7 +25,8 @@ _CAUSE = "DisruptionBudget"
 
 def evict(operations: Operations, target: Target, body: Object, options: WriteOptions) -> Object:
     """Evict the pod that `target` names. Raises `ApiError` 400, 403, 404, 409, 429, or 500 for two budgets."""
-    if body.get("metadata", {}).get("name") != target.name:
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("name") != target.name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     asked = parse_delete_options({}, body.get("deleteOptions") or {})
     if options.dry_run:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from simulator.kube import errors
-from simulator.kube.lists import MERGE_KEYS, SETS, find_entry
+from simulator.kube.lists import MERGE_KEYS, SETS, find_entry, is_keyed
 from simulator.kube.resources import Object
 
 Path = tuple[str, ...]
@@ -65,7 +65,7 @@ def _flatten(path: Path, field: str, value: Any, flat: dict[Path, Any]) -> None:
     if isinstance(value, dict) and value:
         for inner, content in value.items():
             _flatten((*path, f"f:{inner}"), inner, content, flat)
-    elif isinstance(value, list) and field in MERGE_KEYS and all(MERGE_KEYS[field] in entry for entry in value):
+    elif is_keyed(field, value):
         for entry in value:
             place = (*path, "k:" + json.dumps({MERGE_KEYS[field]: entry[MERGE_KEYS[field]]}, separators=(",", ":")))
             flat[(*place, _ITEM)] = None
@@ -195,7 +195,7 @@ def _overlay(live: Any, wanted: Any, field: str = "") -> Any:
         return {**merged, **{name: _overlay(merged.get(name), value, name) for name, value in wanted.items()}}
     if isinstance(wanted, list) and field in SETS:
         return [*(live or ()), *(entry for entry in wanted if entry not in (live or ()))]
-    if isinstance(wanted, list) and field in MERGE_KEYS:
+    if is_keyed(field, wanted):
         entries, key = list(live or ()), MERGE_KEYS[field]
         for entry in wanted:
             place = find_entry(entries, key, entry.get(key))

@@ -28,6 +28,13 @@ SETS = frozenset({"finalizers", "podCIDRs"})
 """Lists of plain values that merge as sets."""
 
 
+def is_keyed(field: str, entries: object) -> bool:
+    """Whether this list merges by key: its field has one, and every entry carries it."""
+    if field not in MERGE_KEYS or not isinstance(entries, list):
+        return False
+    return all(isinstance(entry, dict) and MERGE_KEYS[field] in entry for entry in entries)
+
+
 def find_entry(entries: list[Object], key: str, value: object) -> int | None:
     """Position of the entry whose `key` has this value."""
     return next((place for place, entry in enumerate(entries) if entry.get(key) == value), None)

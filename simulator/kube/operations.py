@@ -53,7 +53,7 @@ class Operations:
         """A new object in the target's collection. Raises `ApiError` 403, 404, 409 or 422."""
         resource = target.resource
         item = defaults.settle(resource, body)
-        metadata = item.setdefault("metadata", {})
+        metadata = item["metadata"]
         self._place(target, metadata)
         validation.check(resource, item)
         key = Key(resource, target.namespace, metadata["name"])
@@ -73,14 +73,15 @@ class Operations:
     def replace(self, target: Target, body: Object, options: WriteOptions) -> Written:
         """The object as the body has it. Raises `ApiError` 400, 404, 409 or 422."""
         before = self.read(target)
-        metadata = body.get("metadata") or {}
+        wanted = defaults.settle(target.resource, body)
+        metadata = wanted["metadata"]
         if metadata.get("name", target.name) != target.name:
             message = f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
             raise errors.bad_request(message)
         if not metadata.get("resourceVersion") and not target.resource.unconditional_update:
             why = "Invalid value: 0: must be specified for an update"
             raise errors.invalid(target.resource, target.name, "metadata.resourceVersion", why)
-        return Written(self.update(target, before, {**body, "metadata": metadata}, options))
+        return Written(self.update(target, before, wanted, options))
 
     def patch(self, target: Target, content_type: str, body: Any, options: WriteOptions) -> Written:
         """The object changed by a patch; an apply creates it if needed. Raises `ApiError` 400, 404, 409, 415, 422."""
@@ -118,10 +119,8 @@ class Operations:
                 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
             )
             raise errors.ApiError(422, "Invalid", message)
-        wanted = {
-            **defaults.settle(target.resource, body),
-            "metadata": {**body.get("metadata", {}), "name": target.name},
-        }
+        wanted = defaults.settle(target.resource, body)
+        wanted["metadata"]["name"] = target.name
         before = self.store.get(target.key)
         if before is None and not target.subresource:
             return self.create(target, wanted, options, "Apply")

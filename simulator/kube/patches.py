@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 from simulator.kube import errors
-from simulator.kube.lists import MERGE_KEYS, SETS, find_entry
+from simulator.kube.lists import MERGE_KEYS, SETS, find_entry, is_keyed
 from simulator.kube.resources import Object
 
 DIRECTIVE = "$patch"
@@ -60,11 +60,14 @@ def _strategic_field(field: str, current: Any, value: Any) -> Any:
         present = list(current or ())
         return [*present, *(entry for entry in value if entry not in present)]
     if isinstance(value, list) and field in MERGE_KEYS:
-        return _merge_entries(list(current or ()), value, MERGE_KEYS[field])
+        return _merge_entries(current if is_keyed(field, current) else [], value, MERGE_KEYS[field])
     return strategic(current, value)
 
 
-def _merge_entries(entries: list[Object], patch: list[Object], key: str) -> list[Object]:
+def _merge_entries(current: list[Object], patch: list[Object], key: str) -> list[Object]:
+    if not all(isinstance(entry, dict) for entry in patch):
+        raise errors.bad_request(f"cannot merge by {key}: an entry of the patch is not an object")
+    entries = list(current)
     if any(entry.get(DIRECTIVE) == "replace" for entry in patch):
         return [copy.deepcopy(entry) for entry in patch if entry.get(DIRECTIVE) != "replace"]
     for entry in patch:

@@ -7,7 +7,7 @@ otherwise pass in the simulator and fail in a real cluster.
 import re
 
 from simulator.kube import errors
-from simulator.kube.resources import EVENTS, NODES, PODS, Object, Resource
+from simulator.kube.resources import EVENTS, JOBS, NODES, PODS, Object, Resource
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -22,13 +22,18 @@ def check(resource: Resource, item: Object) -> None:
         raise errors.invalid(
             resource, name, "metadata.name", f'Invalid value: "{name}": a lowercase RFC 1123 subdomain'
         )
-    for key, value in item["metadata"].get("labels", {}).items():
+    labels = item["metadata"].get("labels", {})
+    if not isinstance(labels, dict):
+        raise errors.bad_request(f"{resource.kind} in version {resource.version}: metadata.labels is not an object")
+    for key, value in labels.items():
         if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
             raise errors.invalid(resource, name, "metadata.labels", f'Invalid value: "{value}" of label {key}')
     if resource is NODES:
         _check_taints(item)
     elif resource is PODS and not item.get("spec", {}).get("containers"):
         raise errors.invalid(resource, name, "spec.containers", "Required value")
+    elif resource is JOBS and not isinstance(item.get("spec", {}).get("template"), dict):
+        raise errors.invalid(resource, name, "spec.template", "Required value")
     elif resource is EVENTS:
         about = item.get("involvedObject", {}).get("namespace") or "default"
         if about != item["metadata"]["namespace"]:
@@ -51,7 +56,10 @@ def check_change(resource: Resource, before: Object, after: Object) -> None:
 
 def _check_taints(node: Object) -> None:
     seen: set[tuple[str, str]] = set()
-    for place, taint in enumerate(node.get("spec", {}).get("taints", ())):
+    taints = node.get("spec", {}).get("taints", [])
+    if not isinstance(taints, list) or not all(isinstance(taint, dict) for taint in taints):
+        raise errors.bad_request("Node in version v1: spec.taints is not a list of objects")
+    for place, taint in enumerate(taints):
         name, field = node["metadata"]["name"], f"spec.taints[{place}]"
         identity = (taint.get("key", ""), taint.get("effect", ""))
         if not identity[0]:
