@@ -115,9 +115,10 @@ class _Drain:
                 if clear_looks >= CLEAR_LOOKS:
                     return self.report(DrainOutcome.DRAINED)
                 await self._evict_due(plans)
-            if self._hopeless or self._clock() >= self._until:
+            # Past the deadline a node that looks empty is still looked at once more, to know how it ended.
+            if self._hopeless or (self._clock() >= self._until and not clear_looks):
                 return self._report_blocked(plans)
-            await self._sleep_until(self._clock() + self._look_every)
+            await asyncio.sleep(self._look_every.total_seconds())
 
     async def _look(self) -> tuple[PodPlan, ...] | None:
         """What is to be done with each pod that stands in the way; None if the node is gone."""
@@ -152,7 +153,7 @@ class _Drain:
             slot = max(self._next_slot, self._clock())
             if self._hopeless or slot >= min(looked_at + LOOK_HOLDS, self._until):
                 return
-            await self._sleep_until(slot)
+            await asyncio.sleep(max(0.0, (slot - self._clock()).total_seconds()))
             self._next_slot = slot + timedelta(minutes=1) / self._request.policy.evictions_per_minute
             await self._evict(pod)
 
@@ -232,11 +233,6 @@ class _Drain:
         blocked = bool(refused) or any(plan.handling in (Handling.HOLD, Handling.HANG) for plan in plans)
         blockers = tuple(refused.get(plan.pod.metadata.uid) or _blocker(plan.pod, plan.reason) for plan in plans)
         return self.report(DrainOutcome.BLOCKED if blocked else DrainOutcome.TIMED_OUT, blockers)
-
-    async def _sleep_until(self, moment: datetime) -> None:
-        pause = min(moment, self._until) - self._clock()
-        if pause > timedelta():
-            await asyncio.sleep(pause.total_seconds())
 
 
 def _blocker(pod: Pod, reason: str, budget: str | None = None) -> Blocker:

@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.drain import DrainActivities, DrainRequest
 from activities.errors import FinalError
+from sickbay.eviction import MOST_RETURNS
 from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeRef
 from sickbay.policy.model import DrainPolicy, HoldChoice
 from simulator.kube.faults import RequestFault
@@ -264,6 +265,40 @@ async def test_a_dead_kubelets_pod_may_be_left_for_a_reboot_but_not_for_a_reset(
     report = await running
     assert report.outcome is outcome
     assert all("kubelet is dead" in each.reason for each in report.blockers)
+
+
+async def test_a_node_found_empty_past_the_deadline_is_drained(
+    kube_server: KubeUnderTest, drain: DrainActivities
+) -> None:
+    report = await drain.drain_node(await request(kube_server, deadline=timedelta()))
+    assert report.outcome is DrainOutcome.DRAINED
+
+
+async def test_nothing_is_evicted_past_the_deadline(kube_server: KubeUnderTest, drain: DrainActivities) -> None:
+    asked = await request(kube_server, deadline=timedelta())
+    await kube_server.create_pod("train-0", node="node-a", owner=JOB)
+    report = await drain.drain_node(asked)
+    assert (report.outcome, report.evicted) == (DrainOutcome.TIMED_OUT, ())
+    assert [each.pod for each in report.blockers] == ["train-0"]
+
+
+async def test_a_pod_that_its_controller_puts_back_each_time_is_not_evicted_for_ever(
+    kube_server: KubeUnderTest, drain: DrainActivities, clock: JumpingClock
+) -> None:
+    asked = await request(kube_server)
+    await kube_server.create_pod("held", node="node-a")
+    clock.jump(timedelta(seconds=-10))
+    running = asyncio.create_task(drain.drain_node(asked))
+    for number in range(MOST_RETURNS):
+        await kube_server.create_pod(f"back-{number}", node="node-a", owner=REPLICAS)
+        await until(terminating(f"back-{number}"), kube_server)
+        await kube_server.finish_pod(f"back-{number}")
+    await kube_server.create_pod("back-again", node="node-a", owner=REPLICAS)
+    clock.jump(timedelta(seconds=10) + asked.policy.deadline)
+    report = await running
+    assert (report.outcome, len(report.evicted)) == (DrainOutcome.BLOCKED, MOST_RETURNS)
+    reasons = {each.pod: each.reason for each in report.blockers}
+    assert "tolerates the cordon" in reasons["back-again"]
 
 
 async def test_critical_pods_leave_last(kube_server: KubeUnderTest, drain: DrainActivities) -> None:
