@@ -4,6 +4,7 @@ And the one way in which a behaviour runs: `keep` turns a "look and correct once
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
@@ -23,13 +24,12 @@ log = logging.getLogger(__name__)
 SETTLE_SECONDS = 0.03
 """Real seconds between two turns of one loop: a burst of changes is one turn."""
 
-SHORTEST_BEAT = 0.5
-"""Real seconds between two heartbeats at least, so that a fast clock does not become a busy machine."""
-
 
 class Timings(Frozen):
-    """How long the cluster takes, in simulated seconds. Defaults are Kubernetes' and Karpenter's own (facts:
-    remediation, 1.2 and 2.4)."""
+    """How long the cluster takes, in simulated seconds unless said otherwise.
+
+    Defaults are Kubernetes' and Karpenter's own (facts: remediation, 1.2 and 2.4).
+    """
 
     heartbeat: float = 10
     status_report: float = 300
@@ -46,6 +46,8 @@ class Timings(Frozen):
     capacity_backoff: float = 180
     """Karpenter's wait after a launch that found no capacity."""
     registration_timeout: float = 900
+    shortest_beat: float = 0.5
+    """Real seconds between two heartbeats at least, so that a fast clock does not make a busy machine."""
 
 
 class World:
@@ -73,7 +75,7 @@ class World:
     @property
     def heartbeat(self) -> float:
         """Simulated seconds between two heartbeats at this clock's speed."""
-        return max(self.timings.heartbeat, self.clock.simulated(SHORTEST_BEAT))
+        return max(self.timings.heartbeat, self.clock.simulated(self.timings.shortest_beat))
 
     @property
     def node_monitor_grace(self) -> float:
@@ -121,7 +123,7 @@ class World:
             except PASSING_ERRORS as error:
                 log.debug("%s tries again: %s", name, error)
             await asyncio.sleep(SETTLE_SECONDS)
-            try:
-                await asyncio.wait_for(changed.wait(), period)
-            except TimeoutError:
-                continue
+            # Not `wait_for`, which in Python 3.11 can swallow a cancellation that meets the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(period):
+                    await changed.wait()
