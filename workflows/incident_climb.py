@@ -241,7 +241,7 @@ class Climb:
         if judgement.passed and not record.relapse:
             record.note("verified: a full healthy pass")
             return True
-        self._unwell(record.relapse or str(judgement))
+        record.unwell(record.relapse or str(judgement))
         return False
 
     async def _soaked(self) -> bool:
@@ -257,14 +257,8 @@ class Climb:
                 record.cured()
                 return True
             record.relapse = str(judgement)
-        self._unwell(record.relapse)
+        record.unwell(record.relapse)
         return False
-
-    def _unwell(self, why: str) -> None:
-        record = self._record
-        record.watched = None
-        record.end(record.state.intents[-1].model_copy(update={"failure": why}))
-        record.note(f"verification failed: {why}")
 
     async def judge(self, look: NodeSnapshot) -> Judgement:
         """One full pass, by the node's own worker and by the API server."""

@@ -55,6 +55,8 @@ class IncidentRecord:
         """The proven intent whose repair is being verified or soaked."""
         self.known_at_proof: tuple[Fault, ...] = ()
         self.relapse = ""
+        self.open_before: tuple[Fault, ...] = ()
+        """Faults that were open when the newest intent was recorded."""
         self.withdrawn_by = ""
         self.closed_by = ""
         self.keep_cordon = False
@@ -191,6 +193,7 @@ class IncidentRecord:
 
     def begin(self, intent: Intent) -> None:
         """Record what will be done, before it is done."""
+        self.open_before = self.state.faults
         self.change(intents=(*self.state.intents, intent), chosen_rung=None)
 
     def end(self, intent: Intent) -> None:
@@ -205,6 +208,16 @@ class IncidentRecord:
         """Verification passed: all open faults are gone."""
         self.change(faults=(), cleared=(*self.state.cleared, *self.state.faults))
         self.watched = None
+
+    def unwell(self, why: str) -> None:
+        """Verification failed: the rung has not helped, whatever the detectors have cleared since."""
+        self.watched = None
+        self.end(self.state.intents[-1].model_copy(update={"failure": why}))
+        if self.verdict.rung is Rung.NONE:
+            reopened = [fault.identity for fault in self.open_before]
+            cleared = tuple(fault for fault in self.state.cleared if fault.identity not in reopened)
+            self.change(faults=update_faults(self.state.faults, self.open_before), cleared=cleared)
+        self.note(f"verification failed: {why}")
 
     def obey(self, command: Command) -> str:
         """Carry out a command that was checked; what it leads to, in words."""

@@ -187,8 +187,8 @@ class NodeIncident:
         if not await self._waits.lasting(self._policy.recovery_soak, "the fault to stay away"):
             return
         look = await self._waits.look()
-        if troubles := tuple(fault for fault in look.faults if fault.rung is not Rung.NONE):
-            record.join(troubles)
+        record.join(look.faults)
+        if record.verdict.rung is not Rung.NONE:
             return
         if not any(intent.acted_at for intent in record.state.intents):
             raise Ended(Outcome.WITHDRAWN, "the fault passed by itself")

@@ -1,0 +1,115 @@
+"""All that Sickbay needs, in one box: Temporal, a simulated cluster with its node agents, and the real controller.
+
+Called by `sickbay demo` and `sickbay simulate`, and by the scenario tests. Each part is a process of its own that talks
+over sockets, as in a real cluster; this module only starts and ends them.
+"""
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from console.embedded_temporal import TemporalAddresses, embedded_temporal
+from console.errors import UserError
+from console.processes import last_lines, running
+from sickbay.model import Frozen
+
+CLUSTER: Final = "demo"
+START_SECONDS: Final = 120.0
+SICKBAY: Final = (sys.executable, "-m", "console")
+
+_AGENT_SETTINGS: Final = {
+    "SICKBAY_SERVE_HOST": "127.0.0.1",
+    "SICKBAY_SERVE_PORT": "0",
+    "SICKBAY_PROBE_SECONDS": "3",
+    "SICKBAY_HEARTBEAT_SECONDS": "15",
+    "SICKBAY_STARTING_SECONDS": "20",
+    "SICKBAY_QUIET_SECONDS": "10",
+    "SICKBAY_GPU_CLIENTS": "",
+    "SICKBAY_TRUST_USER_RECORDS": "true",
+}
+"""A node agent in a hurry: the simulated cluster's time runs faster than ours."""
+
+_CONTROLLER_SETTINGS: Final = {
+    "SICKBAY_SERVE_HOST": "127.0.0.1",
+    "SICKBAY_SERVE_PORT": "0",
+    "SICKBAY_CLUSTER": CLUSTER,
+    "SICKBAY_AWS_REGION": "eu-west-1",
+    "SICKBAY_LEADER_ELECTION": "false",
+    "SICKBAY_SETTLE_SECONDS": "1",
+    "SICKBAY_COOLDOWN_SECONDS": "2",
+    "SICKBAY_RECONCILE_SECONDS": "5",
+}
+
+_NO_CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "simulated", "AWS_SECRET_ACCESS_KEY": "simulated"}
+"""What boto3 signs with; the simulated cloud takes anything, and a user's own keys never leave their machine."""
+
+
+class SimulatorAddresses(Frozen):
+    """What the simulator prints when clients can connect."""
+
+    kube: str
+    aws: str
+    control: str
+    kubeconfig: Path
+
+
+class Stage(Frozen):
+    """Where everything is."""
+
+    folder: Path
+    temporal: TemporalAddresses
+    simulator: SimulatorAddresses
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the controller needs to find it all."""
+        return {
+            **_CONTROLLER_SETTINGS,
+            **_NO_CREDENTIALS,
+            "TEMPORAL_ADDRESS": self.temporal.server,
+            "SICKBAY_KUBECONFIG": str(self.simulator.kubeconfig),
+            "SICKBAY_AWS_ENDPOINT": self.simulator.aws,
+        }
+
+
+@asynccontextmanager
+async def staged(scenario: str, folder: Path, *, speed: float | None = None) -> AsyncIterator[Stage]:
+    """Temporal and a simulated cluster while the block runs; its faults wait for POST /play. Raises UserError."""
+    async with AsyncExitStack() as stack:
+        temporal = await stack.enter_async_context(embedded_temporal(folder))
+        agent = shlex.join((*SICKBAY, "node"))
+        command = [sys.executable, "-m", "simulator", scenario, "--agent", agent, "--folder", str(folder / "cluster")]
+        command += ["--hold", "--with-parent", *(["--speed", str(speed)] if speed is not None else [])]
+        environment = {**os.environ, **_AGENT_SETTINGS, "TEMPORAL_ADDRESS": temporal.server}
+        log = folder / "simulator.log"
+        process = await stack.enter_async_context(running(command, log, environment, stdout=asyncio.subprocess.PIPE))
+        yield Stage(folder=folder, temporal=temporal, simulator=await _ready(process, log))
+
+
+@asynccontextmanager
+async def controlled(
+    stage: Stage, policy: Path, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The real controller on this stage, while the block runs."""
+    environment = {**os.environ, **stage.environment, "SICKBAY_POLICY_FILE": str(policy), **(settings or {})}
+    async with running((*SICKBAY, "controller"), stage.folder / "controller.log", environment) as process:
+        yield process
+
+
+async def _ready(process: asyncio.subprocess.Process, log: Path) -> SimulatorAddresses:
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
+        return SimulatorAddresses.model_validate(json.loads(line))
+    except TimeoutError as error:
+        raise UserError(f"the simulated cluster is not ready after {START_SECONDS:g} s; see {log}") from error
+    except (ValueError, ValidationError) as error:
+        raise UserError(f"the simulated cluster did not start: {last_lines(log)}") from error
