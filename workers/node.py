@@ -60,12 +60,14 @@ async def run_node(settings: NodeSettings) -> int:
         registry = node_registry(agent, publisher)
         # Threads that wait for a child would hold up the end of the process.
         stack.callback(end_children)
+        http = ""
         try:
-            await stack.enter_async_context(serve(health, settings.serve_host, settings.serve_port, registry))
+            server = serve(health, settings.serve_host, settings.serve_port, registry)
+            http = ":".join(map(str, await stack.enter_async_context(server)))
         except OSError as error:
             # Finding faults does not depend on it; where a liveness probe is set, the kubelet will start us anew.
             log.warning("no health endpoint; set SICKBAY_SERVE_PORT", node=settings.node_name, error=str(error))
-        log.info("node agent started", node=settings.node_name, boot_id=agent.boot_id)
+        log.info("node agent started", node=settings.node_name, boot_id=agent.boot_id, http=http)
         await _run_parts(settings, agent, publisher, health, stop)
     log.info("node agent ended", node=settings.node_name)
     return 0

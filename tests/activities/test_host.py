@@ -240,7 +240,7 @@ async def test_a_host_that_refuses_to_reboot_says_why_and_may_be_asked_again(hos
         assert report.refused == "the host refused to reboot: exit code 4: Access denied"
 
 
-async def test_a_reset_tells_temporal_that_it_lives(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_tells_temporal_that_it_lives(host: Host) -> None:
     beats: list[object] = []
     environment = ActivityEnvironment()
     environment.on_heartbeat = lambda *details: beats.append(details)
