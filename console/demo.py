@@ -24,6 +24,7 @@ from console.demo_ends import ENDS, wrong_ends
 from console.demo_report import markdown
 from console.errors import UserError
 from console.incident_desk import find, order, read
+from console.incident_text import console_for_people
 from console.stage import Stage, controlled, staged
 from sickbay import names
 from sickbay.diagnosis import diagnose
@@ -76,7 +77,7 @@ def _where(folder: Path | None) -> Path:
 
 
 async def _run(folder: Path, *, interactive: bool, log: Path | None, keep: bool) -> int:
-    console = Console(highlight=False)
+    console = console_for_people()
     lines = _lines(log) if log else []
     console.print(f"Starting a Temporal server and a simulated cluster; logs are in {folder}")
     policy = resources.files("console") / "demo_policy.yaml"

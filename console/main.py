@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "policy": ("console.policy", "Check a policy file, or explain what it would do."),
     "controller": ("console.controller", "Run the cluster's controller: watch, contain, repair."),
     "demo": ("console.demo", "Watch real faults being repaired on a simulated cluster."),
+    "simulate": ("console.simulate", "Run a simulated cluster to try things on."),
     "node": ("console.node", "Run the agent of one GPU node: detect, publish, repair."),
 }
 """Every command: its module, and its line in the help text."""

@@ -184,7 +184,7 @@ class IncidentRecord:
             faults=tuple(fault for fault in self.state.faults if fault not in gone),
             cleared=(*self.state.cleared, *gone),
         )
-        self.note(f"no longer seen: {', '.join(fault.code for fault in gone)}")
+        self.note(f"no longer seen: {', '.join(dict.fromkeys(fault.code for fault in gone))}")
 
     def hand_over(self, reason: HandoverReason, text: str) -> None:
         """From now on a person decides."""

@@ -134,8 +134,8 @@ class NodeIncident:
     async def _open(self) -> None:
         """Block new work first; everything else may take its time."""
         record = self._record
-        record.join(record.state.faults)
-        record.enter(Stage.OPENED, f"opened: {record.verdict.reason}", rung=Rung.NONE)
+        record.first_verdict = record.verdict
+        record.note(f"opened: {record.verdict.reason}")
         contained = await self._waits.until_answered(self._calls.contain)
         if contained.node_gone:
             raise Ended(Outcome.NODE_GONE, f"node {record.node.name} was gone before it could be contained")

@@ -1,0 +1,80 @@
+"""How the demo judges its ends, and what it tells of them. The demo itself is played in tests/scenarios."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from console.demo_ends import ENDS, wrong_ends
+from console.demo_report import markdown
+from console.errors import UserError
+from console.stage import working_folder
+from sickbay.faults import Component, ComponentKind, FaultClass, Rung, Verdict
+from sickbay.incident import IncidentView, Intent, Outcome, Stage, TimelineEntry
+from sickbay.nodes import NodeRef
+from simulator.scenario import load
+
+OPENED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def view(node: str, outcome: Outcome | None, *rungs: Rung) -> IncidentView:
+    return IncidentView(
+        incident_id=f"incident-demo-{node}",
+        node=NodeRef(cluster="demo", name=node, uid="uid", provider_id="aws:///a/i-1"),
+        stage=Stage.CLOSED if outcome else Stage.SOAKING,
+        outcome=outcome,
+        verdict=Verdict(
+            fault_class=FaultClass.GPU,
+            rung=Rung.RESET_GPU,
+            components=(Component(kind=ComponentKind.GPU, id="0000:61:00"),),
+            reason="it needs a reset",
+        ),
+        intents=tuple(Intent(rung=rung, attempt=1, recorded_at=OPENED, proof=f"{rung} is proven") for rung in rungs),
+        opened_at=OPENED,
+        contained_at=OPENED + timedelta(seconds=1),
+        closed_at=OPENED + timedelta(seconds=30) if outcome else None,
+        timeline=(TimelineEntry(at=OPENED + timedelta(seconds=1), text="new work is blocked"),),
+    )
+
+
+def test_every_cure_of_a_scenario_has_its_end() -> None:
+    assert {fault.cured_by for fault in load("demo").faults} == set(ENDS)
+
+
+def test_ends_that_are_as_they_must_be_are_not_wrong() -> None:
+    views = [view("a", Outcome.WITHDRAWN), view("b", Outcome.RETURNED, Rung.RESET_GPU, Rung.REBOOT)]
+    assert wrong_ends({"a": ENDS["itself"], "b": ENDS["reboot"]}, views) == ()
+
+
+@pytest.mark.parametrize(
+    ("views", "said"),
+    [
+        ([], "no incident was opened"),
+        ([view("a", None)], "not ended"),
+        ([view("a", Outcome.RETURNED, Rung.RESET_GPU, Rung.REBOOT)], "returned by reboot"),
+        ([view("a", Outcome.REPLACED, Rung.RESET_GPU)], "replaced by reset_gpu"),
+        ([view("a", Outcome.RETURNED, Rung.RESET_GPU), view("a", Outcome.WITHDRAWN)], "withdrawn"),
+    ],
+)
+def test_any_other_end_is_told(views: list[IncidentView], said: str) -> None:
+    (wrong,) = wrong_ends({"a": ENDS["reset"]}, views)
+    assert said in wrong
+    assert "returned by reset_gpu was due" in wrong
+
+
+def test_an_incident_that_nothing_called_for_is_told() -> None:
+    assert wrong_ends({}, [view("b", Outcome.WITHDRAWN)]) == ("b: an incident that nothing called for",)
+
+
+def test_the_report_shows_proof_times_and_timeline() -> None:
+    report = markdown([view("a", Outcome.RETURNED, Rung.RESET_GPU)], (), OPENED)
+    assert "| a |" in report
+    assert "reset_gpu is proven" in report
+    assert "30.0 s" in report
+    assert "- 1.0 s **a** new work is blocked" in report
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="--folder .*name a folder"):
+        working_folder(tmp_path / "file" / "below", "demo")
