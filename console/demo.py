@@ -6,7 +6,6 @@ only starts the faults, shows what happens, gives the approval that a person wou
 
 import asyncio
 import os
-import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -25,7 +24,7 @@ from console.demo_report import markdown
 from console.errors import UserError
 from console.incident_desk import find, order, read
 from console.incident_text import console_for_people
-from console.stage import Stage, controlled, staged
+from console.stage import Stage, controlled, staged, working_folder
 from sickbay import names
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Rung
@@ -62,18 +61,11 @@ def register(app: typer.Typer) -> None:
         Exit code 0 if every incident ended as it must, 1 if not.
         """
         try:
-            raise typer.Exit(asyncio.run(_run(_where(folder), interactive=interactive, log=log, keep=keep)))
+            raise typer.Exit(
+                asyncio.run(_run(working_folder(folder, "demo"), interactive=interactive, log=log, keep=keep))
+            )
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-
-
-def _where(folder: Path | None) -> Path:
-    chosen = folder or Path(tempfile.mkdtemp(prefix="sickbay-demo-"))
-    try:
-        chosen.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--folder {chosen}: {error.strerror}; name a folder that can be made") from error
-    return chosen.resolve()
 
 
 async def _run(folder: Path, *, interactive: bool, log: Path | None, keep: bool) -> int:

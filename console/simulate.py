@@ -5,7 +5,6 @@ and leaves every decision to the person.
 """
 
 import asyncio
-import tempfile
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +16,7 @@ from rich.console import Console
 from console.controller import read_policy
 from console.errors import UserError
 from console.incident_text import console_for_people
-from console.stage import Stage, controlled, staged
+from console.stage import Stage, controlled, staged, working_folder
 from simulator.scenario import ScenarioError, built_in, load
 
 
@@ -39,10 +38,9 @@ def register(app: typer.Typer) -> None:
             read_policy(policy)
         except ScenarioError as error:
             raise UserError(str(error)) from error
-        where = folder or Path(tempfile.mkdtemp(prefix="sickbay-simulate-"))
-        where.mkdir(parents=True, exist_ok=True)
+        where = working_folder(folder, "simulate")
         try:
-            asyncio.run(_run(scenario, where.resolve(), policy, speed))
+            asyncio.run(_run(scenario, where, policy, speed))
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
 

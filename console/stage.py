@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -78,6 +79,16 @@ class Stage(Frozen):
             "SICKBAY_KUBECONFIG": str(self.simulator.kubeconfig),
             "SICKBAY_AWS_ENDPOINT": self.simulator.aws,
         }
+
+
+def working_folder(chosen: Path | None, purpose: str) -> Path:
+    """The folder for logs and reports; a temporary one that stays, if none is chosen. Raises UserError."""
+    folder = chosen or Path(tempfile.mkdtemp(prefix=f"sickbay-{purpose}-"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--folder {folder}: {error.strerror}; name a folder that can be made") from error
+    return folder.resolve()
 
 
 @asynccontextmanager

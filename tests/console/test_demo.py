@@ -76,5 +76,5 @@ def test_the_report_shows_proof_times_and_timeline() -> None:
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="--folder .*name a folder"):
+    with pytest.raises(UserError, match=r"--folder .*name a folder"):
         working_folder(tmp_path / "file" / "below", "demo")
