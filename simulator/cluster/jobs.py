@@ -9,7 +9,8 @@ import copy
 from collections.abc import Mapping
 
 from simulator.cluster.api import Json, PatchKind
-from simulator.cluster.objects import FailurePolicyRule, Job, Pod, condition_of
+from simulator.cluster.job_objects import FailurePolicyRule, Job
+from simulator.cluster.objects import Pod, condition_of
 from simulator.cluster.stamps import condition, stamp
 from simulator.cluster.world import World
 

@@ -13,8 +13,9 @@ from sickbay.model import Frozen
 from simulator.clock import Clock
 from simulator.cloud import AwsError, CloudServer, Instance
 from simulator.cluster.api import KubeApi
+from simulator.cluster.job_objects import Job
 from simulator.cluster.karpenter_objects import NodeClaim, NodePool
-from simulator.cluster.objects import Job, KubeObject, Lease, Node, Pod, PodDisruptionBudget
+from simulator.cluster.objects import KubeObject, Lease, Node, Pod, PodDisruptionBudget
 from simulator.cluster.resource import PASSING_ERRORS, Resource
 
 Target = TypeVar("Target", bound=KubeObject)

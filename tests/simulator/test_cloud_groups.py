@@ -35,7 +35,7 @@ async def leaves(world: World, instance_id: str) -> None:
     """A terminating member is listed until its instance is gone, even beside its successor."""
     async with asyncio.timeout(SOON):
         while instance_id in await members(world):
-            await asyncio.sleep(0)
+            continue
 
 
 async def end(world: World, instance_id: str, decrement: bool = False) -> None:

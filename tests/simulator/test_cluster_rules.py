@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cluster.budgets import count
+from simulator.cluster.job_objects import Job
 from simulator.cluster.jobs import counts_as_failure, holds_index
 from simulator.cluster.karpenter_drain import STUCK_AFTER, forced_grace, holds_drain, next_group
 from simulator.cluster.karpenter_objects import DISRUPTED
 from simulator.cluster.karpenter_termination import grace_seconds
-from simulator.cluster.objects import BudgetSpec, Job, Node, Pod, Taint, Toleration
+from simulator.cluster.objects import BudgetSpec, Node, Pod, Taint, Toleration
 from simulator.cluster.placement import fits
 from simulator.cluster.taints import seconds_borne, taints_of_state, tolerates, with_state_taints
 
