@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 from kubernetes.aio.client import ApiClient
@@ -31,6 +31,7 @@ from activities.karpenter import KarpenterActivities
 from activities.nodes import NodeActivities
 from sickbay import names
 from sickbay.policy.file import Policy
+from workers.aws_clients import LateClient
 from workers.incident_desk import IncidentDesk
 from workers.leadership import Leadership
 from workers.search_attributes import register_search_attributes
@@ -40,6 +41,10 @@ from workers.temporal_link import connect_in_the_end
 from workers.triage import Triage
 from workflows.disruption_budget import BudgetInput, DisruptionBudget
 from workflows.node_incident import NodeIncident
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_ec2 import EC2Client
 
 WORKFLOWS: Final = (NodeIncident, DisruptionBudget)
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
@@ -151,8 +156,9 @@ async def running_worker(client: Client, api: ApiClient, settings: ControllerSet
 def cluster_activities(client: Client, api: ApiClient, settings: ControllerSettings) -> list[Any]:
     """Every activity that runs on the controller's queue, bound to its clients."""
     nodes, drain, karpenter = NodeActivities(api), DrainActivities(api), KarpenterActivities(api)
-    ec2 = Ec2Activities(ec2_client(settings.aws_region, settings.aws_endpoint))
-    groups = AutoScalingActivities(autoscaling_client(settings.aws_region, settings.aws_endpoint))
+    region, endpoint = settings.aws_region, settings.aws_endpoint
+    ec2 = Ec2Activities(cast("EC2Client", LateClient(lambda: ec2_client(region, endpoint))))
+    groups = AutoScalingActivities(cast("AutoScalingClient", LateClient(lambda: autoscaling_client(region, endpoint))))
     incidents = IncidentActivities(client)
     return [
         nodes.observe_node,

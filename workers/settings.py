@@ -10,7 +10,7 @@ import socket
 from datetime import timedelta
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sickbay.triage import TriageRules
@@ -35,8 +35,11 @@ class ControllerSettings(BaseSettings):
     node_selector: str = ""
     """Label selector of the nodes to watch. All by default, since GPU nodes are told by what they report."""
 
-    aws_region: str | None = None
-    """Region of the cluster's instances; the AWS SDK's own configuration where none is named."""
+    aws_region: str | None = Field(
+        default=None, validation_alias=AliasChoices("SICKBAY_AWS_REGION", "AWS_REGION", "AWS_DEFAULT_REGION")
+    )
+    """Region of the cluster's instances; AWS's own variables and configuration where ours is not set. EKS sets
+    AWS_REGION, which boto3 does not read."""
     aws_endpoint: str | None = None
     """Address of the EC2 and Auto Scaling APIs, for a VPC endpoint or the simulator."""
 
