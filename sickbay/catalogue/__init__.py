@@ -5,6 +5,6 @@ ask here, so that a code means the same wherever it was seen. What a line or the
 here: `sickbay.kernel_log` lets the words of the line outrank the row.
 """
 
-from sickbay.catalogue.rows import CATALOGUE_VERSION, Row, fault_of, lookup, lookup_sxid, lookup_xid
+from sickbay.catalogue.rows import CATALOGUE_VERSION, Row, codes, fault_of, lookup, lookup_sxid, lookup_xid
 
-__all__ = ["CATALOGUE_VERSION", "Row", "fault_of", "lookup", "lookup_sxid", "lookup_xid"]
+__all__ = ["CATALOGUE_VERSION", "Row", "codes", "fault_of", "lookup", "lookup_sxid", "lookup_xid"]

@@ -65,6 +65,11 @@ CATALOGUE_VERSION: Final = _FILE.version
 """Kept by each incident, so that its verdict can be understood later."""
 
 
+def codes() -> tuple[str, ...]:
+    """Every code that has a row."""
+    return tuple(_ROWS)
+
+
 def lookup(code: str) -> Row:
     """The row of a code such as `xid-79`; for a code without one, a `watch` row with `known` False. Raises nothing."""
     row = _ROWS.get(code)
