@@ -29,6 +29,8 @@ MAY_BE_ZERO: Final = ("tolerance", "recovery_soak", "soak", "dead_kubelet_grace"
 """Durations where none means at once. Every other one is a deadline or an interval, which must leave some time."""
 SET_BY_THE_FILE: Final = ("version", "digest", "pool")
 """Fields of an incident's policy that are no keys of a section."""
+AT_THE_TOP: Final = ("version", "faults", "pools", "containment")
+"""Sections of the file, where somebody wrote one inside of another."""
 
 _ANY_XID: Final = re.compile(r"s?xid-[0-9]{1,5}")
 
@@ -43,7 +45,8 @@ class SectionReader:
 
     def problem(self, node: Node, path: str, text: str) -> None:
         """Note that something is wrong at a node."""
-        self.problems.append(Problem(line=line_of(node), path=path, text=text))
+        line = self.lines.get(path) if is_empty(node) else None  # nothing stands on the line of its key
+        self.problems.append(Problem(line=line or line_of(node), path=path, text=text))
 
     def mapping(self, node: Node, path: str, keys: str) -> list[tuple[str, Node, Node]]:
         """The entries of a node that must be a mapping of `keys`; none, and a problem, if it is not."""
@@ -61,7 +64,8 @@ class SectionReader:
         found: Overrides = {}
         for key, key_node, value in self.mapping(node, path, ", ".join(fields)):
             if key not in fields:
-                self.problem(key_node, joined(path, key), f"is not a key here; {nearest(key, list(fields))}")
+                cure = "write it at the top of the file" if key in AT_THE_TOP else nearest(key, list(fields))
+                self.problem(key_node, joined(path, key), f"is not a key here; {cure}")
                 continue
             kind = fields[key].annotation
             if isinstance(kind, type) and issubclass(kind, Frozen):
