@@ -5,6 +5,7 @@
     POST /machines/NAME/faults         one fault, as in a scenario file without `at` and `node`, in JSON
     POST /machines/NAME/kernel-log     raw kernel messages, one a line
     POST /machines/NAME/agent/ACTION   kill (it is started again), hang, resume
+    POST /cloud/throttle               refuse the next `calls` EC2 and Auto Scaling calls, of one `action` if given
     POST /shutdown                     end the simulation
 
 NAME is a node name or an instance id. An error is JSON `{"error": ...}`, one line.
@@ -14,11 +15,12 @@ import json
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from sickbay.model import Frozen
 from simulator.host.faults import HostFault
 from simulator.host.fleet import Fleet
+from simulator.host.gpu import Described
 from simulator.host.machine import HostMachine
 from simulator.machine import Power
 
@@ -34,6 +36,10 @@ class MachineReport(Frozen):
     instance_type: str
     power: Power
     boot_id: str
+    boots: int
+    """How often it came up, the first boot included."""
+    gpu_resets: int
+    """How many GPU resets it began, over all boots."""
     kubelet_alive: bool
     gpu_allocatable: int
     faults: tuple[str, ...]
@@ -42,6 +48,17 @@ class MachineReport(Frozen):
     agent_starts: int
     folder: str
     """Where its kernel log, GPU state and agent log lie."""
+
+
+class Throttling(Described):
+    """Calls that the cloud is to refuse."""
+
+    calls: int = Field(ge=0)
+    action: str | None = None
+    """The one action that is refused, e.g. `RebootInstances`; any if none is named."""
+
+
+Throttle = Callable[[int, str | None], None]
 
 
 def report(machine: HostMachine) -> MachineReport:
@@ -53,6 +70,8 @@ def report(machine: HostMachine) -> MachineReport:
         instance_type=machine.instance_type.name,
         power=machine.power,
         boot_id=machine.boot_id,
+        boots=machine.boots,
+        gpu_resets=machine.gpu_resets,
         kubelet_alive=machine.kubelet_alive,
         gpu_allocatable=machine.gpu_allocatable,
         faults=tuple(open_fault.fault.name for open_fault in machine.driver.faults.open),
@@ -65,9 +84,12 @@ def report(machine: HostMachine) -> MachineReport:
 class ControlApi:
     """The handlers, over one fleet."""
 
-    def __init__(self, fleet: Fleet, play: Callable[[], None], shut_down: Callable[[], None]) -> None:
+    def __init__(
+        self, fleet: Fleet, play: Callable[[], None], throttle: Throttle, shut_down: Callable[[], None]
+    ) -> None:
         self._fleet = fleet
         self._play = play
+        self._throttle = throttle
         self._shut_down = shut_down
 
     def application(self) -> web.Application:
@@ -80,6 +102,7 @@ class ControlApi:
                 web.post("/machines/{name}/faults", self._inject),
                 web.post("/machines/{name}/kernel-log", self._write_kernel_log),
                 web.post("/machines/{name}/agent/{action:kill|hang|resume}", self._act_on_agent),
+                web.post("/cloud/throttle", self._throttle_cloud),
                 web.post("/shutdown", self._end),
             ]
         )
@@ -111,6 +134,11 @@ class ControlApi:
         else:
             machine.hold_agent(action == "hang")
         return web.json_response(report(machine).model_dump(mode="json"))
+
+    async def _throttle_cloud(self, request: web.Request) -> web.Response:
+        throttling = Throttling.model_validate_json(await request.read())
+        self._throttle(throttling.calls, throttling.action)
+        return web.json_response(throttling.model_dump(mode="json"))
 
     async def _end(self, _: web.Request) -> web.Response:
         self._shut_down()

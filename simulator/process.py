@@ -126,7 +126,7 @@ class Simulation:
         await play(self.scenario.faults, self.fleet, self.clock)
 
     async def _serve_control(self) -> str:
-        api = ControlApi(self.fleet, self.play, self.stopping.set)
+        api = ControlApi(self.fleet, self.play, self.cloud.throttle, self.stopping.set)
         runner = web.AppRunner(api.application(), access_log=None, shutdown_timeout=1)
         await runner.setup()
         self._open.push_async_callback(runner.cleanup)

@@ -69,6 +69,10 @@ class HostMachine:
             folder.mkdir(parents=True, exist_ok=True)
         self.driver = Driver(instance_id, GPU_MODELS[instance_type_name], self.instance_type.gpus, self._run)
         self.agent = self._make_agent() if site.agent else None
+        self.boots = 0
+        """How often it came up."""
+        self.gpu_resets = 0
+        """How many resets nvidia-smi began."""
         self._power = Power.OFF
         self._boot_id = ""
         self._agent_held = False
@@ -177,6 +181,7 @@ class HostMachine:
             await asyncio.get_running_loop().create_future()
         if refused := self.driver.refuse_reset(uuids):
             return refused
+        self.gpu_resets += 1
         self.driver.begin_reset(uuids)
         await self._site.clock.sleep(self._site.times.gpu_reset)
         if self.boot_id != boot:
@@ -198,6 +203,7 @@ class HostMachine:
         await self._site.clock.sleep(seconds)
         self._boot_id = str(uuid.uuid4())
         replace(self._run / "boot_id", f"{self._boot_id}\n")
+        self.boots += 1
         self._agent_held = False
         self.driver.boot()
         self._power = Power.RUNNING

@@ -39,7 +39,12 @@ async def box(folder: Path, agent: tuple[str, ...] = ()) -> AsyncIterator[Box]:
     fleet = Fleet(Site(Clock(1000), native.build(), folder, AT_ONCE, agent))
     machine = fleet("i-0123456789abcdef0", "node-a", "p5.48xlarge")
     called: list[str] = []
-    api = ControlApi(fleet, lambda: called.append("play"), lambda: called.append("shutdown"))
+    api = ControlApi(
+        fleet,
+        lambda: called.append("play"),
+        lambda calls, action: called.append(f"throttle {calls} {action}"),
+        lambda: called.append("shutdown"),
+    )
     async with TestClient(TestServer(api.application())) as client:
         await machine.start()
         await until(lambda: machine.power is Power.RUNNING)
@@ -74,6 +79,7 @@ async def test_a_fault_can_be_injected_by_node_name_and_by_instance_id(tmp_path:
         ("/machines/node-a/faults", "nonsense", 400, "Invalid JSON: expected"),
         ("/machines/node-a/faults", '{"gpu": 9, "cured_by": "reset"}', 400, "node-a has GPUs 0 to 7"),
         ("/machines/node-a/agent/kill", "", 400, "this simulation runs no agents: start it with --agent"),
+        ("/cloud/throttle", '{"calls": -1}', 400, "calls: Input should be greater than or equal to 0"),
         ("/nonsense", "", 404, "Not Found"),
     ],
 )
@@ -101,8 +107,20 @@ async def test_an_agent_can_be_killed_held_and_let_go(tmp_path: Path) -> None:
         assert (await running.post("/machines/node-a/agent/resume"))[0] == 200
 
 
-async def test_play_and_shutdown_reach_the_simulation(tmp_path: Path) -> None:
+async def test_boots_and_resets_are_counted(tmp_path: Path) -> None:
+    async with box(tmp_path) as running:
+        machine = running.fleet.machines[0]
+        await machine.reset_gpus([machine.driver.gpus[0].uuid])
+        await machine.reboot()
+        await until(lambda: machine.power is Power.RUNNING)
+        async with running.client.get("/machines") as answer:
+            (told,) = await answer.json()
+    assert (told["boots"], told["gpu_resets"]) == (2, 1)
+
+
+async def test_what_is_asked_of_the_simulation_and_its_cloud_reaches_them(tmp_path: Path) -> None:
     async with box(tmp_path) as running:
         await running.post("/play")
+        await running.post("/cloud/throttle", '{"calls": 3, "action": "RebootInstances"}')
         await running.post("/shutdown")
-    assert running.called == ["play", "shutdown"]
+    assert running.called == ["play", "throttle 3 RebootInstances", "shutdown"]
