@@ -93,15 +93,15 @@ class Decision:
     notices: tuple[Notice, ...] = ()
 
 
-def request(ledger: Ledger, asked: PermitRequest) -> Decision:
-    """Queue a request. A repeated one keeps its place, or its permit, and is told again how it stands."""
+def request(ledger: Ledger, asked: PermitRequest, now: datetime) -> Decision:
+    """Queue a request. A repeated one keeps its place, or its permit with a fresh lease, and is told how it stands."""
     if asked.limit.count == 0 or asked.limit.percent == 0:
         reason = f"the policy lets no node of pool {asked.node.pool or 'none'} be out (budget.max_unavailable is 0)"
         return Decision(release(ledger, asked.holder), (PermitRefusal(holder=asked.holder, reason=reason),))
     held = next((held for held in ledger.held if held.permit.holder == asked.holder), None)
     if held:
-        renewed = held.model_copy(update={"request": asked})
-        return Decision(_with_held(ledger, held, renewed), (held.permit,))
+        permit = held.permit.model_copy(update={"expires_at": now + asked.lease})
+        return Decision(_with_held(ledger, held, Held(permit=permit, request=asked)), (permit,))
     queued = next((entry for entry in ledger.waiting if entry.request.holder == asked.holder), None)
     if queued:
         again = queued.model_copy(update={"request": asked})

@@ -77,7 +77,7 @@ class DisruptionBudget:
     @workflow.signal
     def request_permit(self, request: PermitRequest) -> None:
         """Ask for leave to disrupt; the answer comes by signal."""
-        self._apply(budget.request(self._ledger, request))
+        self._apply(budget.request(self._ledger, request, workflow.now()))
         self._changed = True
 
     @workflow.signal

@@ -47,7 +47,7 @@ def pool(up: Iterable[str] = (), out: Iterable[str] = (), name: str = "p5") -> P
 def queued(*requests: PermitRequest) -> Ledger:
     ledger = Ledger()
     for one in requests:
-        ledger = budget.request(ledger, one).ledger
+        ledger = budget.request(ledger, one, NOW).ledger
     return ledger
 
 
@@ -86,12 +86,12 @@ class TestCounting:
 
     def test_a_holders_node_counts_once(self) -> None:
         ledger = budget.observe(queued(asks("a")), pool(up="bcd", out="a"), NOW).ledger
-        ledger = budget.request(ledger, asks("b")).ledger
+        ledger = budget.request(ledger, asks("b"), NOW).ledger
         assert granted(budget.observe(ledger, pool(up="cd", out="ab"), NOW)) == ["incident-b"]
 
     def test_a_holders_successor_on_its_way_up_counts_once_too(self) -> None:
         ledger = budget.observe(queued(asks("a")), pool(up="bcd", out="a"), NOW).ledger
-        ledger = budget.request(ledger, asks("b")).ledger
+        ledger = budget.request(ledger, asks("b"), NOW).ledger
         young = Member(node=node("a2"), created_at=NOW + LEASE, available=False, why_not="NotReady")
         look = pool(up="cd", out="b")
         look = look.model_copy(update={"members": (*look.members, young)})
@@ -116,27 +116,30 @@ class TestQueue:
 
     def test_a_ceiling_of_none_is_refused_at_once(self) -> None:
         for asked in (asks("a", count=0), asks("a", percent=0)):
-            decision = budget.request(Ledger(), asked)
+            decision = budget.request(Ledger(), asked, NOW)
             assert isinstance(decision.notices[0], PermitRefusal)
             assert decision.ledger == Ledger()
 
     def test_a_repeated_request_keeps_its_place_and_is_told_again_why_it_waits(self) -> None:
         ledger = budget.observe(queued(asks("a", count=1), asks("b", count=1)), pool(up="c", out="ab"), NOW).ledger
-        ledger = budget.request(ledger, asks("c", count=1)).ledger
-        decision = budget.request(ledger, asks("b", count=1))
+        ledger = budget.request(ledger, asks("c", count=1), NOW).ledger
+        decision = budget.request(ledger, asks("b", count=1), NOW)
         assert decision.ledger.holders == ("incident-a", "incident-b", "incident-c")
         assert list(waiting(decision)) == ["incident-b"]
 
-    def test_a_repeated_request_of_a_holder_gives_the_same_permit(self) -> None:
+    def test_a_repeated_request_of_a_holder_gives_the_same_permit_with_a_fresh_lease(self) -> None:
         first = budget.observe(queued(asks("a")), pool(up="b", out="a"), NOW)
-        again = budget.request(first.ledger, asks("a"))
-        assert again.notices == first.notices
+        later = NOW + 2 * LEASE
+        again = budget.request(first.ledger, asks("a"), later)
+        assert [(one.holder, one.epoch, one.expires_at) for one in again.notices if isinstance(one, Permit)] == [
+            ("incident-a", 1, later + LEASE)
+        ]
         assert len(again.ledger.held) == 1
 
     def test_a_smaller_ceiling_at_the_head_is_not_overtaken(self) -> None:
         ledger = budget.observe(queued(asks("a")), pool(up="bcd", out="a"), NOW).ledger
         for later in (asks("b", count=1), asks("c", count=3)):
-            ledger = budget.request(ledger, later).ledger
+            ledger = budget.request(ledger, later, NOW).ledger
         decision = budget.observe(ledger, pool(up="d", out="abc"), NOW)
         assert granted(decision) == []
         assert waiting(decision)["incident-c"].startswith("behind b; 1 of 4 nodes")
@@ -231,7 +234,7 @@ class BudgetMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES), count=st.integers(1, 4), percent=st.sampled_from([10, 34, 50, 100]))
     def incident_asks(self, name: str, count: int, percent: float) -> None:
         asked = asks(name, count=count, percent=percent)
-        self.ledger = budget.request(self.ledger, asked).ledger
+        self.ledger = budget.request(self.ledger, asked, NOW).ledger
         assert asked.holder in self.ledger.holders
 
     @rule(name=st.sampled_from(NODES))
