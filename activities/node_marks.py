@@ -16,7 +16,7 @@ from activities.node_reads import NODES, get_node
 from activities.waiting import Clock, utc_now
 from sickbay import node_marks
 from sickbay.kube_objects import Node
-from sickbay.node_marks import NodeChange
+from sickbay.node_change import NodeChange
 from sickbay.nodes import NodeRef
 
 WRITE_ATTEMPTS: Final = 8

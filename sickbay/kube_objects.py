@@ -190,6 +190,7 @@ class PodSpec(KubeObject):
     """What is wished of a pod."""
 
     node_name: str = ""
+    node_selector: dict[str, str] = Field(default_factory=dict)
     priority: int = 0
     priority_class_name: str = ""
     containers: tuple[Container, ...] = ()
@@ -214,6 +215,7 @@ class PodStatus(KubeObject):
 
     phase: str = ""
     start_time: AwareDatetime | None = None
+    conditions: tuple[Condition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
@@ -228,6 +230,12 @@ class Pod(KubeObject):
     def full_name(self) -> str:
         """`namespace/name`, as people write it."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it is Ready and nobody has asked it to end."""
+        ready = any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+        return ready and self.metadata.deletion_timestamp is None
 
 
 class Requirement(KubeObject):

@@ -27,6 +27,9 @@ ANNOTATION_PRIOR_UNSCHEDULABLE: Final = f"{DOMAIN}/prior-unschedulable"
 ANNOTATION_CONTAINED_AT: Final = f"{DOMAIN}/contained-at"
 ANNOTATION_DO_NOT_DISRUPT: Final = f"{DOMAIN}/do-not-disrupt-owner"
 """Incident id, where `karpenter.sh/do-not-disrupt` on this node is ours to remove."""
+ANNOTATION_PAUSED_CLIENTS: Final = f"{DOMAIN}/paused-gpu-clients"
+"""Which GPU operands an incident has paused for a GPU reset, and what their labels said before; JSON, see
+`sickbay.gpu_clients`."""
 ANNOTATION_FAULTS: Final = f"{DOMAIN}/faults"
 """The node agent's open faults, compact JSON; see `sickbay.conditions`."""
 TAINT_INCIDENT: Final = f"{DOMAIN}/incident"
@@ -43,6 +46,7 @@ MARKS: Final = (
     ANNOTATION_PRIOR_UNSCHEDULABLE,
     ANNOTATION_CONTAINED_AT,
     ANNOTATION_DO_NOT_DISRUPT,
+    ANNOTATION_PAUSED_CLIENTS,
 )
 """Annotations that live only while an incident is open."""
 

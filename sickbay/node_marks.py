@@ -10,41 +10,17 @@ import re
 from datetime import datetime
 from typing import Final
 
-from pydantic import JsonValue
-
-from sickbay import names
+from sickbay import gpu_clients, names
 from sickbay.cordons import cordon_is_foreign, cordon_owners, uncordoned_by_person
 from sickbay.kube_objects import Node, Taint
 from sickbay.model import Frozen
+from sickbay.node_change import NodeChange
 from sickbay.policy.model import TaintPolicy
 
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
 """On a node, keeps Karpenter from consolidating it while it stands empty during a repair (facts: remediation, 1.6)."""
 
 _TAINT_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-
-
-class NodeChange(Frozen):
-    """One write on one node. None in `annotations` removes a key; `taints` is the whole new list."""
-
-    resource_version: str
-    annotations: dict[str, str | None]
-    unschedulable: bool | None = None
-    """None leaves it as it is."""
-    taints: tuple[Taint, ...] | None = None
-    """None leaves them as they are."""
-
-    def merge_patch(self) -> dict[str, JsonValue]:
-        """The change as a JSON merge patch, which the server refuses with 409 on any other resource version."""
-        spec: dict[str, JsonValue] = {}
-        if self.unschedulable is not None:
-            # The server never keeps `false`: null is how kubectl uncordons too.
-            spec["unschedulable"] = True if self.unschedulable else None
-        if self.taints is not None:
-            spec["taints"] = [taint.model_dump(mode="json", exclude_none=True) for taint in self.taints]
-        annotations: dict[str, JsonValue] = dict(self.annotations)
-        metadata: dict[str, JsonValue] = {"resourceVersion": self.resource_version, "annotations": annotations}
-        return {"metadata": metadata, "spec": spec} if spec else {"metadata": metadata}
 
 
 class ContainDecision(Frozen):
@@ -101,19 +77,25 @@ def contain(node: Node, incident_id: str, at: datetime, taint: TaintPolicy) -> C
 
 
 def release(node: Node, incident_id: str, *, keep_cordon: bool) -> ReleaseDecision:
-    """Undo what `contain` did for this incident, and only that. The cordon goes only if it is ours."""
+    """Undo what `contain` did for this incident, and only that. The cordon goes only if it is ours.
+
+    GPU clients that are still paused go back to work too, should the resume after the reset have failed.
+    """
     taints = _without_taint(node, incident_id)
+    resumed = gpu_clients.resume(node, incident_id).change
+    annotations = dict(resumed.annotations) if resumed else {}
+    labels = resumed.labels if resumed else {}
     if incident_mark(node) != incident_id:
-        change = _change(node, {}, None, taints) if taints is not None else None
+        change = _change(node, annotations, None, taints, labels) if resumed or taints is not None else None
         return ReleaseDecision(change=change, left_cordoned=node.spec.unschedulable)
     keeps = node.spec.unschedulable and (keep_cordon or not _cordon_is_ours(node))
-    annotations: dict[str, str | None] = {
+    annotations |= {
         names.ANNOTATION_INCIDENT: None,
         names.ANNOTATION_PRIOR_UNSCHEDULABLE: None,
         names.ANNOTATION_CONTAINED_AT: None,
     }
     uncordon = False if node.spec.unschedulable and not keeps else None
-    return ReleaseDecision(change=_change(node, annotations, uncordon, taints), left_cordoned=keeps)
+    return ReleaseDecision(change=_change(node, annotations, uncordon, taints, labels), left_cordoned=keeps)
 
 
 def protect(node: Node, incident_id: str) -> ProtectDecision:
@@ -189,10 +171,12 @@ def _change(
     annotations: dict[str, str | None],
     unschedulable: bool | None = None,
     taints: tuple[Taint, ...] | None = None,
+    labels: dict[str, str | None] | None = None,
 ) -> NodeChange:
     return NodeChange(
         resource_version=node.metadata.resource_version,
         annotations=annotations,
+        labels=labels or {},
         unschedulable=unschedulable,
         taints=taints,
     )

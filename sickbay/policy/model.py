@@ -6,6 +6,7 @@ people write is read by `sickbay.policy.file`, which resolves it to this.
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
@@ -72,6 +73,41 @@ class DrainPolicy(Frozen):
     replacement. It always counts for a GPU reset."""
 
 
+OperandName = Annotated[str, Field(pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=48)]
+"""What follows `nvidia.com/gpu.deploy.` in a node label."""
+PodSelectionText = Annotated[str, Field(pattern="^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)/[^/\\s].*$", max_length=300)]
+"""`namespace/label=value`, `*` for every namespace; see `sickbay.gpu_clients.selection`."""
+
+
+class GpuClientsPolicy(Frozen):
+    """The GPU clients that run as pods, which a GPU reset needs out of its way."""
+
+    operands: tuple[OperandName, ...] = (
+        "mig-manager",
+        "node-status-exporter",
+        "nvsm",
+        "dcgm-exporter",
+        "dcgm",
+        "gpu-feature-discovery",
+        "device-plugin",
+        "dra-driver",
+    )
+    """Operands of NVIDIA's GPU operator, paused one after the other in this order; those that a node does not deploy
+    are passed over. Monitors of the GPUs come before DCGM, which they ask; the DRA driver stops last, since the kubelet
+    needs it to take claims back (facts: remediation, 4.2). mig-manager holds no GPU, but must not change the layout
+    during a reset, and puts it back when it returns."""
+    restart: tuple[PodSelectionText, ...] = (
+        "*/name=nvidia-device-plugin-ds",
+        "*/app.kubernetes.io/name=nvidia-device-plugin",
+        "kube-system/app.kubernetes.io/name=eks-node-monitoring-agent",
+    )
+    """Pods that hold on to what they saw before a reset and are restarted after a proven one: the device plugin where
+    no operator runs it never calls a GPU healthy again, and the EKS node monitoring agent keeps its condition False
+    (facts: remediation, 1.8 and 4.2). The first two are the labels of the plugin's manifest and of its chart."""
+    deadline: timedelta = timedelta(minutes=5)
+    """For all operands to leave, and again for them to come back; the operator's own tools give each so long."""
+
+
 class LemonPolicy(Frozen):
     """A machine that keeps coming back starts higher on the ladder."""
 
@@ -127,6 +163,7 @@ class IncidentPolicy(Frozen):
     replace: RungPolicy = RungPolicy(approval=ApprovalNeed.ALWAYS, deadline=timedelta(hours=2))
 
     drain: DrainPolicy = DrainPolicy()
+    gpu_clients: GpuClientsPolicy = GpuClientsPolicy()
     host_pickup: timedelta = timedelta(minutes=1)
     """How long a host activity may wait for the node's own worker before the node counts as dead."""
     verify_deadline: timedelta = timedelta(minutes=10)

@@ -7,11 +7,11 @@ moment it exists. Every slip is collected, never only the first.
 
 import re
 from datetime import timedelta
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from ruamel.yaml.nodes import MappingNode, Node
+from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from sickbay import catalogue
 from sickbay.model import Frozen
@@ -72,6 +72,8 @@ class SectionReader:
                 found[key] = self.section(value, joined(path, key), kind)
             elif FaultPolicy in get_args(kind):
                 found[key] = self.faults(value, joined(path, key))
+            elif get_origin(kind) is tuple:
+                self._list(value, joined(path, key), fields[key], found, key)
             else:
                 self._leaf(value, joined(path, key), key, fields[key], found)
         return found
@@ -87,6 +89,21 @@ class SectionReader:
             said = self.section(value, joined(path, code), FaultPolicy, without=("code",))
             rules.append(FaultPolicy(code=code, **said))
         return tuple(rules)
+
+    def _list(self, node: Node, path: str, field: FieldInfo, found: Overrides, key: str) -> None:
+        """A list of words, which replaces the one of the section below as a whole; an empty one is meant so."""
+        if not isinstance(node, SequenceNode):
+            wrong = "is empty; write [] for none, or delete the line" if is_empty(node) else "must be a list"
+            self.problem(node, path, wrong)
+            return
+        words = [(each, scalar(each)) for each in node.value]
+        kind = TypeAdapter(get_args(field.annotation)[0])
+        for each, text in words:
+            try:
+                kind.validate_python(text)
+            except ValidationError as error:
+                self.problem(each, path, "holds what is no word" if text is None else _in_words(text, error))
+        found[key] = tuple(text for _, text in words if text is not None)
 
     def _leaf(self, node: Node, path: str, key: str, field: FieldInfo, found: Overrides) -> None:
         text = scalar(node)

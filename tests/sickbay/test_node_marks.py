@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sickbay import names, node_marks
 from sickbay.kube_objects import Node
-from sickbay.node_marks import NodeChange
+from sickbay.node_change import NodeChange
 from sickbay.policy.model import TaintPolicy
 
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
