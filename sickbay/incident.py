@@ -73,6 +73,9 @@ class IncidentInput(Frozen):
     faults: tuple[Fault, ...] = ()
     """Open faults at opening; all later ones come by signal."""
     expected_gpus: int | None = None
+    contain: bool = True
+    """False where the watch's cap on cordons was reached: then new work is blocked only once there is a permit, so
+    that a detector gone mad cordons no more nodes through incidents than through the watch."""
     carried: "CarriedState | None" = None
     """State carried over a continue-as-new; never given by a starter."""
 

@@ -34,7 +34,7 @@ from sickbay.triage import Look, Plan, Standing, TriageRules, concerns_us, needs
 from workers import controller_metrics as metrics
 from workers.incident_desk import IncidentDesk, TemporalSilentError
 from workers.node_watch import NodeWatch
-from workers.watch_containment import WatchContainment
+from workers.watch_containment import WatchAnswer, WatchContainment
 from workers.work_queue import WorkQueue
 
 HANDLERS: Final = 8
@@ -176,10 +176,12 @@ class Triage:
     async def _carry_out(self, decided: Plan, look: Look, ref: NodeRef, node: Node) -> None:
         if decided.release and look.snapshot.incident_mark:
             await self._release(ref, look.snapshot.incident_mark)
+        within_cap = True
         if decided.contain:
-            await self._containment.contain(ref, look.incident_id, look.policy.taint)
+            answer = await self._containment.contain(ref, look.incident_id, look.policy.taint)
+            within_cap = answer is not WatchAnswer.BEYOND_CAP
         if decided.opens:
-            await self._open(decided, look, ref, node)
+            await self._open(decided, look, ref, node, contain=within_cap)
         elif decided.report or decided.clear is not None:
             await self._join(decided, look)
         for fault in decided.notice:
@@ -190,7 +192,7 @@ class Triage:
         metrics.RELEASED.inc()
         log.warning("undid a mark whose incident is over", node=ref.name, incident=incident_id)
 
-    async def _open(self, decided: Plan, look: Look, ref: NodeRef, node: Node) -> None:
+    async def _open(self, decided: Plan, look: Look, ref: NodeRef, node: Node, *, contain: bool) -> None:
         told = agent_report(node)
         start = IncidentInput(
             node=ref,
@@ -198,6 +200,7 @@ class Triage:
             catalogue_version=CATALOGUE_VERSION,
             opened_at=look.now,
             faults=decided.report,
+            contain=contain,
             expected_gpus=(told and told.expected_gpus) or look.snapshot.gpu_capacity or None,
         )
         await self._desk.open(start, FaultReport(faults=decided.report, observed_at=look.now))

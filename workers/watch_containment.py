@@ -7,6 +7,7 @@ Used by `workers.triage`. It is apart from the incident's own containment becaus
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -29,6 +30,15 @@ SEEN_WITHIN: Final = timedelta(seconds=30)
 log: Final = structlog.get_logger(__name__)
 
 
+class WatchAnswer(StrEnum):
+    """What became of one containment by the watch."""
+
+    CONTAINED = "contained"
+    NOT_NOW = "not_now"
+    """The API server did not let us, or the node is gone: the incident tries for itself."""
+    BEYOND_CAP = "beyond_cap"
+
+
 class WatchContainment:
     """Blocks new work on nodes of a cluster, one at a time, and counts."""
 
@@ -46,10 +56,10 @@ class WatchContainment:
         self._one_at_a_time = asyncio.Lock()
         self._recent: dict[str, datetime] = {}
 
-    async def contain(self, node: NodeRef, incident_id: str, taint: TaintPolicy) -> bool:
-        """Block new work on a node; false if the cap or the API server did not let us. Never raises for either.
+    async def contain(self, node: NodeRef, incident_id: str, taint: TaintPolicy) -> WatchAnswer:
+        """Block new work on a node, if the cap and the API server let us. Never raises for either.
 
-        The incident opens all the same: it contains its node by its own retries.
+        The incident opens all the same. Beyond the cap it must not contain its node before it has a permit.
         """
         async with self._one_at_a_time:
             mine = [uid for uid, each in self._nodes.items() if concerns_us(each)]
@@ -58,18 +68,19 @@ class WatchContainment:
             if not decision.allowed:
                 metrics.CONTAINMENT_REFUSED.inc()
                 log.error("not contained", node=node.name, incident=incident_id, reason=decision.reason)
-                return False
+                return WatchAnswer.BEYOND_CAP
             request = ContainRequest(node=node, incident_id=incident_id, taint=taint)
             try:
                 containment = await node_marks.contain(self._api, request)
             except (FinalError, PassingError) as error:
                 log.warning("not contained", node=node.name, incident=incident_id, reason=str(error))
-                return False
-            if containment.contained:
-                self._recent[node.uid] = self._clock()
-                metrics.CONTAINED.inc()
-                log.info("contained", node=node.name, incident=incident_id)
-            return containment.contained
+                return WatchAnswer.NOT_NOW
+            if not containment.contained:
+                return WatchAnswer.NOT_NOW
+            self._recent[node.uid] = self._clock()
+            metrics.CONTAINED.inc()
+            log.info("contained", node=node.name, incident=incident_id)
+            return WatchAnswer.CONTAINED
 
     def _held(self) -> set[str]:
         """Nodes under a mark of ours, those included whose mark the watch has not shown yet."""
