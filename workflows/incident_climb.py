@@ -15,11 +15,12 @@ from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeSnapshot, Ow
 from sickbay.policy.model import ApprovalNeed
 from sickbay.proof import Judgement, verification
 from sickbay.safety import Obstacle, objection_to_disrupting
-from workflows.incident_calls import HostSilentError, IncidentCalls, OutsideError, failure_of
+from workflows.incident_calls import IncidentCalls
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
 from workflows.incident_rungs import RungEnd, RungRunner
 from workflows.incident_waits import Ended, IncidentWaits
+from workflows.outside import HostSilentError, OutsideError, failure_of
 
 
 class Climb:

@@ -16,7 +16,8 @@ from sickbay.nodes import HostProbe, NodeOwner, NodeRef, NodeSnapshot, OwnerKind
 from sickbay.policy.model import IncidentPolicy
 from sickbay.proof import Judgement, gpus_of, proof_of_reboot, proof_of_reset, proof_of_stopped_workload
 from sickbay.replacement import proof_of_replacement, route_to_replace
-from workflows.incident_calls import HostSilentError, IncidentCalls, OutsideError
+from workflows.incident_calls import IncidentCalls
+from workflows.outside import HostSilentError, OutsideError
 
 Judge = Callable[[Intent, HostProbe], Judgement]
 

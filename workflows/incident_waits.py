@@ -16,8 +16,9 @@ from sickbay.incident import HandoverReason, Outcome, Stage
 from sickbay.ladder import Step
 from sickbay.nodes import NodeSnapshot
 from sickbay.safety import Obstacle, objection_to_touching
-from workflows.incident_calls import IncidentCalls, OutsideError
+from workflows.incident_calls import IncidentCalls
 from workflows.incident_record import IncidentRecord
+from workflows.outside import OutsideError
 
 T = TypeVar("T")
 

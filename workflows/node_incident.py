@@ -32,11 +32,12 @@ from sickbay.incident import (
 from sickbay.ladder import Step
 from sickbay.names import WORKFLOW_INCIDENT
 from sickbay.permits import Permit, PermitRefusal, PermitWaiting
-from workflows.incident_calls import IncidentCalls, OutsideError
+from workflows.incident_calls import IncidentCalls
 from workflows.incident_climb import Climb
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
 from workflows.incident_waits import Ended, IncidentWaits
+from workflows.outside import OutsideError
 
 COMMAND_REFUSED = "CommandRefused"
 
