@@ -17,7 +17,7 @@ from temporalio import activity
 from activities.errors import PassingError
 from activities.kube import KubeFinalError, KubePassingError, Refusal, call, list_all, path
 from activities.node_reads import get_node
-from activities.waiting import Clock, heartbeats, started_at, utc_now
+from activities.waiting import Clock, heartbeats, started_at, told_before, utc_now
 from sickbay import eviction
 from sickbay.eviction import EvictionAnswer, Handling, PodPlan
 from sickbay.kube_objects import Pod, PodDisruptionBudget, Status
@@ -83,7 +83,7 @@ class _Drain:
         self._clock = clock
         self._started = started_at(clock)
         self._until = self._started + request.policy.deadline
-        self._evicted: dict[str, None] = dict.fromkeys(_evicted_before())
+        self._evicted: dict[str, None] = dict.fromkeys(told_before())
         self._not_before: dict[str, datetime] = {}
         self._next_slot = self._started
         self._refused: dict[str, Blocker] = {}
@@ -237,10 +237,3 @@ class _Drain:
 
 def _blocker(pod: Pod, reason: str, budget: str | None = None) -> Blocker:
     return Blocker(namespace=pod.metadata.namespace, pod=pod.metadata.name, reason=reason, budget=budget)
-
-
-def _evicted_before() -> tuple[str, ...]:
-    """What an earlier attempt of this activity told with its last heartbeat."""
-    details = activity.info().heartbeat_details if activity.in_activity() else ()
-    names = details[0] if details else ()
-    return tuple(str(name) for name in names) if isinstance(names, list | tuple) else ()

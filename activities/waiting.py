@@ -48,6 +48,13 @@ async def heartbeats(progress: Callable[[], Sequence[str]] = tuple) -> AsyncIter
             await beating
 
 
+def told_before() -> tuple[str, ...]:
+    """The names that an earlier attempt of this activity told with its last heartbeat."""
+    details = activity.info().heartbeat_details if activity.in_activity() else ()
+    names = details[0] if details else ()
+    return tuple(str(name) for name in names) if isinstance(names, list | tuple) else ()
+
+
 async def _beat(progress: Callable[[], Sequence[str]]) -> None:
     while True:
         activity.heartbeat(list(progress()))
