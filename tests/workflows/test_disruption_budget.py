@@ -1,28 +1,25 @@
 """The budget on a real server: what holders live through, and what survives them and the workers."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime, timedelta
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from temporalio import activity
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
-from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
-from activities.incidents import IncidentActivities
-from activities.nodes import PoolNode, PoolQuery, PoolSnapshot
 from sickbay.budget import Ledger
 from sickbay.faults import Rung
-from sickbay.nodes import NodeRef
 from sickbay.permits import PermitRenewal, PermitRequest
 from sickbay.policy.model import Limit
 from tests.temporal_servers import start_dev_server
+from tests.workflows.budget_worker import LONG_AGO, FakePools, budget_worker, node
 from tests.workflows.permit_holder import Heard, HolderInput, PermitHolder
 from workflows.disruption_budget import BudgetInput, DisruptionBudget
 
@@ -30,35 +27,7 @@ Budget = WorkflowHandle[DisruptionBudget, None]
 Holder = WorkflowHandle[PermitHolder, None]
 
 CROWD = [chr(ord("a") + number) for number in range(12)]
-LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class FakePools:
-    """Pools as a test wants them seen; a node that nobody names is up."""
-
-    def __init__(self, names: str) -> None:
-        self.names = names
-        self.out: set[str] = set()
-        self.fails = False
-
-    @activity.defn(name="observe_pool")
-    async def observe_pool(self, query: PoolQuery) -> PoolSnapshot:
-        if self.fails:
-            raise ApplicationError("the API server is away", non_retryable=True)
-        nodes = (
-            PoolNode(
-                node=node(name, query.pool),
-                created_at=LONG_AGO,
-                available=name not in self.out,
-                why_not="NotReady" if name in self.out else "",
-            )
-            for name in self.names
-        )
-        return PoolSnapshot(observed_at=datetime.now(UTC), nodes=tuple(nodes))
-
-
-def node(name: str, pool: str = "p5") -> NodeRef:
-    return NodeRef(cluster="lab", name=name, uid=f"uid-{name}", pool=pool)
+ROOT = Path(__file__).parents[2]
 
 
 class Bench:
@@ -71,14 +40,19 @@ class Bench:
         self.budget_id = self.queue
 
     def worker(self) -> AbstractAsyncContextManager[object]:
-        """A worker that keeps no workflow in memory: each task is a replay of all before it."""
-        return Worker(
-            self.client,
-            task_queue=self.queue,
-            workflows=[DisruptionBudget, PermitHolder],
-            activities=[self.pools.observe_pool, IncidentActivities(self.client).check_holders],
-            max_cached_workflows=0,
-        )
+        return budget_worker(self.client, self.queue, self.pools)
+
+    @asynccontextmanager
+    async def killed_at_the_end(self) -> AsyncIterator[None]:
+        """A worker in a process of its own, which gets no chance to say goodbye."""
+        address = self.client.service_client.config.target_host
+        arguments = ("-m", "tests.workflows.budget_worker", address, self.queue)
+        worker = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT)
+        try:
+            yield
+        finally:
+            worker.kill()
+            await worker.wait()
 
     async def start(self, start: BudgetInput | None = None) -> Budget:
         quick = BudgetInput(
@@ -227,6 +201,21 @@ async def test_nothing_is_lost_while_no_worker_runs(bench: Bench) -> None:
     await first.signal(PermitHolder.finish)
     async with bench.worker():
         await ledger_when(budget, held_by(second))
+
+
+async def test_workers_killed_with_and_without_a_grant_lose_no_permit_and_give_none_twice(bench: Bench) -> None:
+    budget = await bench.start()
+    first = await bench.hold("a", count=1)
+    async with bench.killed_at_the_end():
+        await ledger_when(budget, held_by(first))
+    second = await bench.hold("b", count=1)
+    async with bench.killed_at_the_end():
+        await ledger_when(budget, lambda ledger: bool(ledger.waiting) and bool(ledger.waiting[0].reason))
+    await first.signal(PermitHolder.finish)
+    async with bench.killed_at_the_end():
+        ledger = await ledger_when(budget, held_by(second))
+        heard = await heard_when(second, lambda heard: bool(heard.permits))
+    assert [permit.epoch for permit in heard.permits] == [ledger.epoch] == [2]
 
 
 async def test_the_account_for_people_is_in_the_current_details(bench: Bench) -> None:
