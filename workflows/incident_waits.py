@@ -65,6 +65,16 @@ class IncidentWaits:
                     record.hand_over(HandoverReason.FOREIGN_LOCK, objection.reason)
                     return look
 
+    async def contain(self) -> None:
+        """Block new work on the node. Ends the incident if it is gone; what else forbids it, the next look tells."""
+        record = self._record
+        contained = await self.until_answered(self._calls.contain)
+        if contained.node_gone:
+            raise Ended(Outcome.NODE_GONE, f"node {record.node.name} was gone before it could be contained")
+        if contained.contained and record.state.contained_at is None:
+            record.change(contained_at=workflow.now())
+            record.enter(Stage.CONTAINED, "new work is blocked")
+
     async def _while_it_goes(self, reason: str) -> None:
         """Somebody else takes the node away: do nothing but watch it go."""
         record = self._record

@@ -133,16 +133,14 @@ class NodeIncident:
     # The order of things
 
     async def _open(self) -> None:
-        """Block new work first; everything else may take its time."""
+        """Block new work first, within the watch's cap; everything else may take its time."""
         record = self._record
         record.first_verdict = record.verdict
         record.note(f"opened: {record.verdict.reason}")
-        contained = await self._waits.until_answered(self._calls.contain)
-        if contained.node_gone:
-            raise Ended(Outcome.NODE_GONE, f"node {record.node.name} was gone before it could be contained")
-        if contained.contained:
-            record.change(contained_at=workflow.now())
-            record.enter(Stage.CONTAINED, "new work is blocked")
+        if self._start.contain:
+            await self._waits.contain()
+        else:
+            record.note("the cap on cordons is reached: new work is not blocked before there is a permit")
         look = await self._waits.look()
         record.change(expected_gpus=record.state.expected_gpus or look.gpu_capacity or None)
         await self._calls.courtesy("SickbayIncidentOpened", record.verdict.reason)

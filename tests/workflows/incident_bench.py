@@ -142,6 +142,10 @@ class Bench:
         """The same order from a bot that can only signal."""
         await self.handle.signal(NodeIncident.command_signal, _command(kind, **values))
 
+    async def grant(self) -> None:
+        """A permit, at last."""
+        await self.handle.signal("permit_granted", _permit(self.handle.id))
+
     async def permit_holders(self) -> list[str]:
         budget = self.environment.client.get_workflow_handle(budget_id(self.world.node.cluster))
         held: list[str] = await budget.query(FakeBudget.holders)

@@ -296,6 +296,22 @@ async def test_a_worse_fault_raises_the_rung_while_it_waits(time_skipping: Workf
         assert not bench.world.cordoned
 
 
+async def test_beyond_the_cap_new_work_is_blocked_only_with_a_permit(time_skipping: WorkflowEnvironment) -> None:
+    async with incident_bench(time_skipping, budget="silent") as bench:
+        with time_skipping.with_time_skipping_disabled():
+            await bench.start(contain=False)
+            await bench.until(Stage.AWAITING_PERMIT)
+            assert not bench.world.cordoned
+            await bench.grant()
+            view = await bench.until(Stage.SOAKING)
+            assert bench.world.cordoned
+            assert view.contained_at is not None
+            await bench.skip(timedelta(minutes=20))
+            assert (await bench.result()).outcome is Outcome.RETURNED
+        assert not bench.world.cordoned
+        assert leaves_nothing(bench.world)
+
+
 async def test_hold_stops_it_and_release_lets_it_go_on(time_skipping: WorkflowEnvironment) -> None:
     async with incident_bench(time_skipping, budget="grant", fault=fault("row-remap-failed", Rung.REPLACE)) as bench:
         with time_skipping.with_time_skipping_disabled():
