@@ -26,6 +26,7 @@ from activities.autoscaling import AutoScalingActivities
 from activities.aws_errors import autoscaling_client, ec2_client
 from activities.drain import DrainActivities
 from activities.ec2 import Ec2Activities
+from activities.gpu_client_pods import GpuClientPodActivities
 from activities.incidents import IncidentActivities
 from activities.karpenter import KarpenterActivities
 from activities.nodes import NodeActivities
@@ -159,7 +160,7 @@ def cluster_activities(client: Client, api: ApiClient, settings: ControllerSetti
     region, endpoint = settings.aws_region, settings.aws_endpoint
     ec2 = Ec2Activities(cast("EC2Client", LateClient(lambda: ec2_client(region, endpoint))))
     groups = AutoScalingActivities(cast("AutoScalingClient", LateClient(lambda: autoscaling_client(region, endpoint))))
-    incidents = IncidentActivities(client)
+    incidents, clients = IncidentActivities(client), GpuClientPodActivities(api)
     return [
         nodes.observe_node,
         nodes.contain_node,
@@ -169,6 +170,9 @@ def cluster_activities(client: Client, api: ApiClient, settings: ControllerSetti
         nodes.wait_for_successor,
         nodes.record_event,
         drain.drain_node,
+        clients.pause_gpu_clients,
+        clients.resume_gpu_clients,
+        clients.restart_latched_pods,
         karpenter.protect_node,
         karpenter.unprotect_node,
         karpenter.delete_node_claim,

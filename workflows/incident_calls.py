@@ -1,8 +1,8 @@
 """The activities of an incident, each with its timeouts, retries and the summary that people read on the timeline.
 
-Called by the incident workflow and its rungs. Here are those on the cluster; those on the host and on the node's owner
-have their own modules, and all of them are one object to their callers. No decisions. What a failed activity means is
-in `outside`.
+Called by the incident workflow and its rungs. Here are those on the cluster; those on the host, on the pods that hold
+its GPUs and on the node's owner have their own modules, and all of them are one object to their callers. No decisions.
+What a failed activity means is in `outside`.
 """
 
 from datetime import datetime, timedelta
@@ -28,12 +28,13 @@ from activities.nodes import (
 )
 from sickbay.nodes import DrainGoal, DrainReport, NodeSnapshot
 from workflows import policies
+from workflows.incident_client_calls import ClientCalls
 from workflows.incident_host_calls import HostCalls
 from workflows.incident_owner_calls import OwnerCalls
 from workflows.outside import OutsideError, told
 
 
-class IncidentCalls(HostCalls, OwnerCalls):
+class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
     """All that one incident asks of the world."""
 
     async def look(self) -> NodeSnapshot:

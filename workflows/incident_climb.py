@@ -4,6 +4,8 @@ Called by the incident workflow with the step that is due. Everything before the
 soon as something else is due; from the act to the end of its verification nothing interrupts but a relapse.
 """
 
+import asyncio
+
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
@@ -103,8 +105,10 @@ class Climb:
     async def _prepared(self, step: Step) -> bool:
         """Whether the node is empty enough for the step. Only drained is drained (design, 3.8)."""
         record = self._record
-        record.enter(Stage.DRAINING, f"drains the node for {step.rung}", step.rung)
         look = await self._waits.look()
+        if look.incident_mark is None:
+            await self._waits.contain()
+        record.enter(Stage.DRAINING, f"drains the node for {step.rung}", step.rung)
         if look.owner.kind is OwnerKind.KARPENTER and not record.state.protected:
             record.change(protected=True)
             await self._waits.until_answered(self._calls.protect)
@@ -136,7 +140,7 @@ class Climb:
             if is_cancelled_exception(error) and self._waits.overtaken(step):
                 return DrainReport(outcome=DrainOutcome.CANCELLED)
             if is_cancelled_exception(error):
-                raise
+                raise asyncio.CancelledError from error
             failed = failure_of(error)
             if isinstance(failed, OutsideError) and not failed.final:
                 return DrainReport(outcome=DrainOutcome.TIMED_OUT)
@@ -190,7 +194,7 @@ class Climb:
         record.enter(Stage.REPAIRING, f"{intent.rung}, attempt {intent.attempt}", intent.rung)
         record.waits(f"the proof of {intent.rung}", workflow.now() + self._policy.for_rung(intent.rung).deadline)
         acted_at = workflow.now()
-        runner = RungRunner(self._calls, self._policy, record.node, record.state.expected_gpus)
+        runner = RungRunner(self._calls, self._policy, record.node, record.state.expected_gpus, record.note)
         end = await runner.run(intent, look)
         proven_at = workflow.now() if end.proven else None
         record.end(

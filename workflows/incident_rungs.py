@@ -14,9 +14,10 @@ from sickbay.incident import HandoverReason, Intent
 from sickbay.model import Frozen
 from sickbay.nodes import HostProbe, NodeOwner, NodeRef, NodeSnapshot, OwnerKind
 from sickbay.policy.model import IncidentPolicy
-from sickbay.proof import Judgement, gpus_of, proof_of_reboot, proof_of_reset, proof_of_stopped_workload
+from sickbay.proof import Judgement, proof_of_reboot, proof_of_reset, proof_of_stopped_workload
 from sickbay.replacement import proof_of_replacement, route_to_replace
 from workflows.incident_calls import IncidentCalls
+from workflows.incident_reset import GpuReset
 from workflows.outside import HostSilentError, OutsideError
 
 Judge = Callable[[Intent, HostProbe], Judgement]
@@ -39,8 +40,17 @@ class RungEnd(Frozen):
 class RungRunner:
     """The disrupting rungs of one incident."""
 
-    def __init__(self, calls: IncidentCalls, policy: IncidentPolicy, node: NodeRef, expected_gpus: int | None) -> None:
+    def __init__(
+        self,
+        calls: IncidentCalls,
+        policy: IncidentPolicy,
+        node: NodeRef,
+        expected_gpus: int | None,
+        note: Callable[[str], None],
+    ) -> None:
+        """`note` adds a line to the incident's account."""
         self._calls = calls
+        self._note = note
         self._policy = policy
         self._node = node
         self._expected_gpus = expected_gpus
@@ -70,13 +80,20 @@ class RungRunner:
         )
 
     async def _reset(self, intent: Intent) -> RungEnd:
-        deadline = self._deadline(Rung.RESET_GPU)
-        report = await self._calls.reset_gpus(intent, gpus_of(intent))
+        reset = GpuReset(self._calls, self._note)
+        report = await reset.act(intent)
         if report.refused:
             return RungEnd(failure=f"the reset was refused: {report.refused}")
-        return await self._proven_by_probe(
-            intent, deadline, proof_of_reset, f"the same {len(intent.gpu_uuids)} GPUs answer and ask for nothing"
+        reset_at = workflow.now()
+        end = await self._proven_by_probe(
+            intent,
+            self._deadline(Rung.RESET_GPU),
+            proof_of_reset,
+            f"the same {len(intent.gpu_uuids)} GPUs answer and ask for nothing",
         )
+        if end.proven:
+            await reset.restart_latched(reset_at)
+        return end
 
     async def _reboot(self, intent: Intent) -> RungEnd:
         """From inside where the node's worker answers, else from outside; from outside too if nothing happens.

@@ -4,6 +4,7 @@ Used by the modules of an incident's calls. It turns what Temporal raises into t
 node's own worker is silent (`HostSilentError`), or the outside refused or failed (`OutsideError`).
 """
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -38,12 +39,15 @@ class Outside:
 
 
 async def told(call: Awaitable[T]) -> T:
-    """The call's result, its failure told in the words of this module; a cancellation stays one."""
+    """The call's result, its failure told in the words of this module.
+
+    Raises asyncio.CancelledError where the incident is cancelled, in the middle of a call as between two.
+    """
     try:
         return await call
     except ActivityError as error:
         if is_cancelled_exception(error):
-            raise
+            raise asyncio.CancelledError from error
         raise failure_of(error) from error
 
 

@@ -4,6 +4,7 @@ It keeps what a real cluster would keep (the cordon, the boot, the GPUs' health)
 that an incident leaves behind, and counts every act, so that nothing happens twice unseen.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +17,14 @@ from temporalio.exceptions import ApplicationError
 from activities.autoscaling import MemberReplacement, MemberReplacementReport, Membership, MembershipQuery
 from activities.drain import DrainRequest
 from activities.ec2 import InstanceCall, InstanceCallReport, InstanceRef, InstanceState, InstanceStatus
+from activities.gpu_client_pods import (
+    PauseReport,
+    PauseRequest,
+    RestartReport,
+    RestartRequest,
+    ResumeReport,
+    ResumeRequest,
+)
 from activities.host import ProbeRequest, RebootReport, RebootRequest, ResetReport, ResetRequest
 from activities.incidents import HistoryQuery, PastIncident, PastIncidents
 from activities.karpenter import ClaimDeletion, ClaimDeletionReport, Protection, ProtectRequest
@@ -79,6 +88,12 @@ class FakeWorld:
     host_silent: bool = False
     drain: DrainOutcome = DrainOutcome.DRAINED
     reset_refused: str = ""
+    reset_hangs: bool = False
+    gpu_clients: tuple[str, ...] = ()
+    """Operands that hold the GPUs, each with a pod that stops when it is paused."""
+    paused_clients: tuple[str, ...] = ()
+    clients_stay: tuple[str, ...] = ()
+    """Pods that do not stop."""
     reboot_works: bool = True
     past: tuple[PastIncident, ...] = ()
     fails: dict[str, ApplicationError] = field(default_factory=dict)
@@ -158,6 +173,23 @@ class FakeWorld:
     async def drain_node(self, request: DrainRequest) -> DrainReport:
         self._begin("drain_node")
         return DrainReport(outcome=self.drain)
+
+    @activity.defn
+    async def pause_gpu_clients(self, request: PauseRequest) -> PauseReport:
+        self.paused_clients = self.gpu_clients
+        self._begin("pause_gpu_clients")
+        return PauseReport(paused=self.gpu_clients, stopped=self.gpu_clients, remaining=self.clients_stay)
+
+    @activity.defn
+    async def resume_gpu_clients(self, request: ResumeRequest) -> ResumeReport:
+        self._begin("resume_gpu_clients")
+        resumed, self.paused_clients = self.paused_clients, ()
+        return ResumeReport(resumed=resumed)
+
+    @activity.defn
+    async def restart_latched_pods(self, request: RestartRequest) -> RestartReport:
+        self._begin("restart_latched_pods")
+        return RestartReport(restarted=("kube-system/monitor",))
 
     @activity.defn
     async def wait_for_boot(self, wait: BootWait) -> NodeSnapshot:
@@ -246,6 +278,11 @@ class FakeWorld:
         self._begin("reset_gpus")
         if self.reset_refused:
             return ResetReport(reset=False, refused=self.reset_refused)
+        if self.gpu_clients and not self.paused_clients:
+            return ResetReport(reset=False, refused="a process still uses the GPU")
+        while self.reset_hangs:
+            activity.heartbeat()
+            await asyncio.sleep(0.05)
         self._cure(Rung.RESET_GPU)
         return ResetReport(reset=True)
 
@@ -270,6 +307,9 @@ class FakeWorld:
             self.protect_node,
             self.unprotect_node,
             self.drain_node,
+            self.pause_gpu_clients,
+            self.resume_gpu_clients,
+            self.restart_latched_pods,
             self.wait_for_boot,
             self.observe_pool,
             self.wait_for_successor,
