@@ -69,13 +69,12 @@ class Climb:
             return True
         await self._permit.give_back()
         record.enter(Stage.AWAITING_APPROVAL, f"asks for approval of {step.rung}, attempt {step.attempt}", step.rung)
+        until, what = record.since + self._policy.approval_deadline, f"a person's approval of {step.rung}"
+        record.waits(what, until)
         await self._calls.courtesy(
             "SickbayApprovalNeeded", f"{step.rung} needs a person's yes: {record.verdict.reason}"
         )
-        until = record.since + self._policy.approval_deadline
-        changed = await self._waits.for_plan_to_change(
-            step, until, f"a person's approval of {step.rung}", done=lambda: record.approved
-        )
+        changed = await self._waits.for_plan_to_change(step, until, what, done=lambda: record.approved)
         if record.approved:
             return True
         record.asked = None
