@@ -21,7 +21,7 @@ GROUP = "p5-group"
 @pytest.fixture
 def member(ec2: "EC2Client", autoscaling: "AutoScalingClient") -> Iterator[str]:
     """The one instance of a group."""
-    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    image = ec2.register_image(Name="ours")["ImageId"]
     autoscaling.create_launch_configuration(LaunchConfigurationName=GROUP, ImageId=image, InstanceType="p5.48xlarge")
     autoscaling.create_auto_scaling_group(
         AutoScalingGroupName=GROUP,

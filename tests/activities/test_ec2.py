@@ -22,7 +22,7 @@ INSTANCE = "i-0123456789abcdef0"
 @pytest.fixture
 def instance(ec2: "EC2Client") -> str:
     """A running instance."""
-    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    image = ec2.register_image(Name="ours")["ImageId"]
     started = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, InstanceType="p5.48xlarge")
     return started["Instances"][0]["InstanceId"]
 
