@@ -116,6 +116,7 @@ class KubeUnderTest:
         owner: Mapping[str, Any] | None = None,
         finalizers: Sequence[str] = (),
         tolerations: Sequence[Mapping[str, str]] = (),
+        node_selector: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """A pod, on a node if one is named, in the phase given. `owner` needs kind and name, and is its controller."""
         container: dict[str, Any] = {"name": "main", "image": "trainer:1"}
@@ -132,6 +133,7 @@ class KubeUnderTest:
             "containers": [container],
             "terminationGracePeriodSeconds": grace,
             "tolerations": [dict(toleration) for toleration in tolerations],
+            "nodeSelector": dict(node_selector or {}),
         }
         if node:
             spec["nodeName"] = node
