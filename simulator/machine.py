@@ -60,6 +60,13 @@ class Machine(Protocol):
         """
         ...
 
+    def open_gpus(self, owner: str) -> None:
+        """A pod's process opens every GPU without being given any, as monitors and device plugins do.
+
+        No GPU can be reset until it vacates. It keeps no pod from a GPU.
+        """
+        ...
+
     def vacate(self, owner: str) -> None:
         """The owner's processes have ended; nothing happens if it had none. Each power-off vacates everything."""
         ...

@@ -114,7 +114,9 @@ class Simulation:
         self.cluster = await self._open.enter_async_context(Cluster(self.kube.url, self.cloud, self.clock))
         self._open.push_async_callback(self._tasks.close)
         for pool in self.scenario.pools:
-            await self.cluster.add_pool(pool.name, PoolKind(pool.kind), pool.nodes, pool.instance_type)
+            await self.cluster.add_pool(
+                pool.name, PoolKind(pool.kind), pool.nodes, pool.instance_type, gpu_operator=pool.gpu_operator
+            )
         for job in self.scenario.jobs:
             await self.cluster.add_job(JobOrder(**job.model_dump()))
         self.control_url = await self._serve_control()

@@ -39,6 +39,8 @@ class PoolPlan(Described):
     kind: PoolKind = PoolKind.KARPENTER
     nodes: int = Field(gt=0, le=100)
     instance_type: str = "p5.48xlarge"
+    gpu_operator: bool = False
+    """A device plugin and a DCGM exporter run on each node, as pods that follow the operator's node labels."""
 
     @field_validator("instance_type")
     @classmethod

@@ -15,6 +15,7 @@ from simulator.cloud import CloudServer
 from simulator.cluster.api import KubeApi, KubeError
 from simulator.cluster.budgets import Budgets
 from simulator.cluster.cloud_nodes import CloudNodes
+from simulator.cluster.gpu_operator import GpuOperator
 from simulator.cluster.jobs import Jobs
 from simulator.cluster.karpenter_claims import KarpenterClaims
 from simulator.cluster.karpenter_pools import CapacityBackoff, KarpenterPools
@@ -24,6 +25,7 @@ from simulator.cluster.kubelet_pods import RUN_SECONDS, STOP_SECONDS, KubeletPod
 from simulator.cluster.manifests import JobOrder, budget, job, node_pool
 from simulator.cluster.node_controller import NodeController
 from simulator.cluster.objects import Node, Pod
+from simulator.cluster.operands import NAMESPACE
 from simulator.cluster.orphan_pods import OrphanPods
 from simulator.cluster.scheduler import Scheduler
 from simulator.cluster.taint_eviction import TaintEviction
@@ -49,6 +51,7 @@ class Cluster:
         self._resources = AsyncExitStack()
         self._sizes: dict[str, int] = {}
         self.world = World(self._api, cloud, clock, timings or Timings())
+        self._gpu_operator = GpuOperator(self.world)
         self._nodes_changed = asyncio.Event()
         self.world.nodes.notify(self._nodes_changed)
 
@@ -69,6 +72,7 @@ class Cluster:
             Scheduler(world),
             Budgets(world),
             Jobs(world),
+            self._gpu_operator,
             KarpenterPools(world, backoff),
             KarpenterClaims(world, backoff),
             KarpenterTermination(world),
@@ -82,13 +86,25 @@ class Cluster:
         await self._resources.aclose()
 
     async def add_pool(
-        self, name: str, kind: PoolKind, nodes: int, instance_type: str, *, static: bool = True, spare: int = 1
+        self,
+        name: str,
+        kind: PoolKind,
+        nodes: int,
+        instance_type: str,
+        *,
+        static: bool = True,
+        spare: int = 1,
+        gpu_operator: bool = False,
     ) -> None:
         """Add a pool of GPU nodes named `name-0`, `name-1` and on; `ready` waits for them.
 
         A Karpenter pool keeps its count by `spec.replicas` and may have `spare` nodes more during a replacement; if it
-        is not `static`, it starts empty and `nodes` is its limit. Raises KubeError, or AwsError without capacity.
+        is not `static`, it starts empty and `nodes` is its limit. With `gpu_operator`, a device plugin and a DCGM
+        exporter run on each node. Raises KubeError, or AwsError without capacity.
         """
+        if gpu_operator:
+            await self._make_namespace(NAMESPACE)
+            self._gpu_operator.pools.add(name)
         match kind:
             case PoolKind.KARPENTER:
                 replicas = nodes if static else None

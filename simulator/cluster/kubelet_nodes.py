@@ -17,6 +17,7 @@ from simulator.cluster.karpenter_objects import (
     UNREGISTERED,
 )
 from simulator.cluster.objects import GPU_RESOURCE, Lease, Node, condition_of
+from simulator.cluster.operands import gpus_are_served
 from simulator.cluster.stamps import micro_stamp, stamp
 from simulator.cluster.world import World
 from simulator.instance_types import instance_type
@@ -98,7 +99,7 @@ class KubeletNodes:
             gpus=int(node.status.capacity.get(GPU_RESOURCE, 0)),
             gpus_allocatable=node.allocatable_gpus,
         )
-        facts = facts_of(instance)
+        facts = facts_of(instance, served=gpus_are_served(node, self._world.pods_on(node.name)))
         fresh = (
             ready is not None
             and ready.last_heartbeat_time is not None
@@ -129,10 +130,11 @@ class KubeletNodes:
         return {**written, "lastTransitionTime": now} if changed else written
 
 
-def facts_of(instance: Instance) -> NodeFacts:
-    """What a machine has to tell now."""
+def facts_of(instance: Instance, *, served: bool) -> NodeFacts:
+    """What a machine has to tell now; without a device plugin that serves, no GPU is allocatable."""
     machine = instance.machine
-    return NodeFacts(boot_id=machine.boot_id, gpus=machine.gpu_capacity, gpus_allocatable=machine.gpu_allocatable)
+    allocatable = machine.gpu_allocatable if served else 0
+    return NodeFacts(boot_id=machine.boot_id, gpus=machine.gpu_capacity, gpus_allocatable=allocatable)
 
 
 def node_info(instance: Instance) -> Json:

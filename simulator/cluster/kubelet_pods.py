@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from simulator.cluster.api import Json, PatchKind
 from simulator.cluster.objects import Pod
+from simulator.cluster.operands import OPENS_GPUS
 from simulator.cluster.resource import PASSING_ERRORS
 from simulator.cluster.stamps import condition, stamp
 from simulator.cluster.world import World
@@ -78,6 +79,8 @@ class KubeletPods:
             reason = {"reason": "UnexpectedAdmissionError", "message": "Allocate failed: too few healthy GPUs"}
             await self._report(pod, {"phase": "Failed", **reason})
             return
+        if pod.metadata.annotations.get(OPENS_GPUS) == "true":
+            machine.open_gpus(pod.metadata.uid)
         self._started_in[pod.metadata.uid] = machine.boot_id
         await self._report(pod, {**self._running(pod), "phase": "Running", "conditions": self._ready_conditions()})
 

@@ -29,6 +29,8 @@ class Driver:
         self.kernel_log = KernelLog(folder / "kmsg")
         self.state_file = folder / "gpus"
         self.control_address = ""
+        self.monitors: set[str] = set()
+        """Owners of processes that have every GPU open, which NVML does not count among a GPU's processes."""
         self._users: dict[str, tuple[int, ...]] = {}
         self._pids: dict[str, int] = {}
         self._last_pid = FIRST_PID
@@ -48,6 +50,7 @@ class Driver:
     def boot(self) -> None:
         """The driver is loaded anew: nobody uses a GPU, and faults that are still there show themselves."""
         self._users.clear()
+        self.monitors.clear()
         self._told_actions.clear()
         self._introduced.clear()
         self._resetting.clear()
@@ -96,6 +99,7 @@ class Driver:
 
     def vacate(self, owner: str) -> None:
         """A process has ended."""
+        self.monitors.discard(owner)
         if self._users.pop(owner, None) is not None:
             del self._pids[owner]
             self.refresh()
@@ -113,7 +117,7 @@ class Driver:
             text = f"Unable to reset GPU {_bus(lost[0])}: GPU is lost.  Reboot the system to recover this GPU\n"
             return ProgramEnd(GPU_IS_LOST, text)
         used = self._users_by_gpu()
-        busy = [gpu for gpu in wanted if gpu.index in used or gpu.index in self._resetting]
+        busy = [gpu for gpu in wanted if self.monitors or gpu.index in used or gpu.index in self._resetting]
         if busy:
             names = "".join(f"  GPU {_bus(gpu)}: In use by another client\n" for gpu in busy)
             text = f"The following GPUs could not be reset:\n{names}\n{len(busy)} device(s) are in use by processes.\n"

@@ -116,6 +116,11 @@ class HostMachine:
         """Put a pod's process on free healthy GPUs; nothing while the machine does not run, or if there are too few."""
         return self.driver.occupy(owner, gpus) if self._power is Power.RUNNING else ()
 
+    def open_gpus(self, owner: str) -> None:
+        """A pod's process opens every GPU without being given any; nothing while the machine does not run."""
+        if self._power is Power.RUNNING:
+            self.driver.monitors.add(owner)
+
     def vacate(self, owner: str) -> None:
         """The pod's processes have ended."""
         self.driver.vacate(owner)

@@ -18,6 +18,7 @@ class FakeMachine:
         self.impaired = False
         self.boots = 0
         self.occupied: dict[str, int] = {}
+        self.monitors: set[str] = set()
 
     @property
     def kubelet_alive(self) -> bool:
@@ -27,6 +28,7 @@ class FakeMachine:
         self.power = Power.RUNNING
         self.boot_id = str(uuid.uuid4())
         self.boots += 1
+        self.monitors.clear()
 
     async def reboot(self) -> None:
         await self.start()
@@ -42,7 +44,11 @@ class FakeMachine:
         self.occupied[owner] = gpus
         return tuple(range(gpus))
 
+    def open_gpus(self, owner: str) -> None:
+        self.monitors.add(owner)
+
     def vacate(self, owner: str) -> None:
+        self.monitors.discard(owner)
         self.occupied.pop(owner, None)
 
 

@@ -98,6 +98,15 @@ async def test_a_reset_is_refused_while_a_process_is_on_the_gpu(tmp_path: Path) 
         assert (await nvidia_smi(machine, "--gpu-reset", "-i", "3")).code == 0
 
 
+async def test_a_reset_is_refused_while_a_monitor_has_the_gpus_open(tmp_path: Path) -> None:
+    async with running_host(tmp_path) as machine:
+        machine.open_gpus("exporter")
+        refused = await nvidia_smi(machine, "--gpu-reset", "-i", "3")
+        assert (refused.code, "In use by another client" in refused.text) == (255, True)
+        machine.vacate("exporter")
+        assert (await nvidia_smi(machine, "--gpu-reset", "-i", "3")).code == 0
+
+
 async def test_a_lost_gpu_cannot_be_reset(tmp_path: Path) -> None:
     async with running_host(tmp_path) as machine:
         machine.inject(lost(gpu=5))
