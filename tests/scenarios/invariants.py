@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sickbay import names
+from sickbay.gpu_clients import PAUSED
 from sickbay.kube_objects import Node, Taint
 from sickbay.model import Frozen
 from sickbay.node_marks import DO_NOT_DISRUPT
@@ -28,6 +29,7 @@ def marks_of(node: Node) -> tuple[str, ...]:
     """Every mark of ours on a node, in words."""
     annotations = node.metadata.annotations
     found = [f"{key}={annotations[key]}" for key in names.MARKS if key in annotations]
+    found += [f"{label}={value}" for label, value in node.metadata.labels.items() if PAUSED in value]
     found += [f"taint {taint.key}" for taint in node.spec.taints if taint.key == names.TAINT_INCIDENT]
     if node.spec.unschedulable and _wrote_cordon(node):
         found.append("cordon")
