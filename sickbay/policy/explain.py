@@ -92,6 +92,9 @@ def _rung(number: int, rung: Rung, policy: IncidentPolicy, *, first: bool) -> It
         yield _row("permit", "the one it holds")
     yield _row("drain", f"{_within(policy.drain.deadline)}, else handed over")
     yield _row("foreign lock", f"respected for {format_duration(policy.foreign_lock_deadline)}, then handed over")
+    if rung is Rung.RESET_GPU:
+        clients = _within(policy.gpu_clients.deadline)
+        yield _row("GPU pods", f"out of the way {clients}, else the reset failed; put back {clients} after it")
     yield _row("proof", f"{_within(rules.deadline)} of the act, else it failed: {_PROOFS[rung]}")
     yield _row("verification", f"a full healthy pass {_within(policy.verify_deadline)}, looked for every {look}")
     if rung is not Rung.REPLACE:
@@ -105,6 +108,9 @@ def _longest(rung: Rung, policy: IncidentPolicy, *, first: bool) -> timedelta:
     attempt = policy.drain.deadline + policy.foreign_lock_deadline + rules.deadline + policy.verify_deadline
     if rung is not Rung.REPLACE:
         attempt += policy.soak
+    if rung is Rung.RESET_GPU:
+        # Clients leave, come back, and those that latch are restarted after the proof.
+        attempt += 3 * policy.gpu_clients.deadline
     if rules.approval is ApprovalNeed.ALWAYS:
         attempt += policy.approval_deadline + policy.budget.permit_deadline
         return attempt * rules.attempts

@@ -4,11 +4,12 @@ Every default here is the shipped default, and every field says its unit and why
 people write is read by `sickbay.policy.file`, which resolves it to this.
 """
 
+import re
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from sickbay.faults import Rung
 from sickbay.model import Frozen
@@ -73,9 +74,22 @@ class DrainPolicy(Frozen):
     replacement. It always counts for a GPU reset."""
 
 
-OperandName = Annotated[str, Field(pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=48)]
+def _operand(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
+        raise ValueError("is no operand of the GPU operator; write its name, e.g. dcgm-exporter")
+    return name
+
+
+def _pod_selection(text: str) -> str:
+    label = r"[A-Za-z0-9][A-Za-z0-9_./-]*=[A-Za-z0-9][A-Za-z0-9_.-]*"
+    if not re.fullmatch(rf"([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)/{label}(,{label})*", text):
+        raise ValueError("selects no pods; write NAMESPACE/LABEL=VALUE, with * for every namespace")
+    return text
+
+
+OperandName = Annotated[str, AfterValidator(_operand)]
 """What follows `nvidia.com/gpu.deploy.` in a node label."""
-PodSelectionText = Annotated[str, Field(pattern="^([*]|[a-z0-9]([a-z0-9-]*[a-z0-9])?)/[^/\\s].*$", max_length=300)]
+PodSelectionText = Annotated[str, AfterValidator(_pod_selection)]
 """`namespace/label=value`, `*` for every namespace; see `sickbay.gpu_clients.selection`."""
 
 

@@ -156,4 +156,5 @@ def _value(text: str, key: str, field: FieldInfo) -> object:
 def _in_words(text: str, error: ValidationError) -> str:
     if text.endswith("%"):
         return f"'{text}' is not a number; write {text.removesuffix('%').strip()} without the sign"
-    return f"'{text}' {error.errors()[0]['msg'].replace('Input should', 'must', 1).replace('String should', 'must', 1)}"
+    message = error.errors()[0]["msg"].removeprefix("Value error, ")
+    return f"'{text}' {message.replace('Input should', 'must', 1).replace('String should', 'must', 1)}"
