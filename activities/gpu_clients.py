@@ -1,7 +1,8 @@
 """Stops the host services that hold GPUs open, and starts exactly those again.
 
-Used by `activities.host` around a reset (facts: remediation, 4.2). Pods that hold a GPU are the drain's to move. The
-services are stopped one after the other: stopped at once they have hung GPUs.
+Used by `activities.host` around a reset (facts: remediation, 4.2). Pods that hold a GPU are the drain's to move, and
+those of the node itself are paused from the controller's queue (`activities.gpu_client_pods`). The services are stopped
+one after the other: stopped at once they have hung GPUs.
 """
 
 import shlex
