@@ -123,6 +123,14 @@ class Approval(Frozen):
     at: datetime
 
 
+class ApprovalRequest(Frozen):
+    """The step that a person's yes is asked for, and since when."""
+
+    rung: Rung
+    attempt: int
+    at: datetime
+
+
 class CommandKind(StrEnum):
     """What a person may tell an incident."""
 
@@ -217,9 +225,18 @@ class CarriedState(Frozen):
 
     stage: Stage
     stage_since: datetime | None = None
+    stage_rung: Rung = Rung.NONE
+    """The rung that the stage was last entered for."""
+    first_verdict: Verdict | None = None
+    """The strongest verdict so far, which people are shown."""
     faults: tuple[Fault, ...]
     cleared: tuple[Fault, ...] = ()
     intents: tuple[Intent, ...] = ()
+    open_before: tuple[Fault, ...] = ()
+    """Faults that were open when the newest intent was recorded."""
+    relapse: str = ""
+    """Faults that arose after the newest intent's proof, in words."""
+    asked: ApprovalRequest | None = None
     approvals: tuple[Approval, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
     seen_requests: tuple[str, ...] = ()
@@ -232,6 +249,8 @@ class CarriedState(Frozen):
     """Where the ladder starts at least, by the machine's past."""
     held_by: str = ""
     held_since: datetime | None = None
+    locked_since: datetime | None = None
+    """Since when somebody else's lock keeps the next rung waiting."""
     protected: bool = False
     """`karpenter.sh/do-not-disrupt` is ours to remove."""
     expected_gpus: int | None = None

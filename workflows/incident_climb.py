@@ -1,7 +1,8 @@
-"""One turn up the ladder: tolerance, approval, permit, drain, the last look, the act, its proof, verification, soak.
+"""One turn up the ladder: tolerance, approval, permit, drain, the last look, the act and its proof.
 
-Called by the incident workflow with the step that is due. Everything before the act returns to the workflow's loop as
-soon as something else is due; from the act to the end of its verification nothing interrupts but a relapse.
+Called by the incident workflow with the step that is due; what follows a proof is in `incident_settling`. Everything
+before the act returns to the workflow's loop as soon as something else is due; from the act to the end of its
+verification nothing interrupts but a relapse.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ from sickbay.incident import HandoverReason, Intent, Outcome, Stage
 from sickbay.ladder import Step
 from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeSnapshot, OwnerKind
 from sickbay.policy.model import ApprovalNeed
-from sickbay.proof import Judgement, verification
 from sickbay.safety import Obstacle, objection_to_disrupting
 from workflows.incident_calls import IncidentCalls
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
 from workflows.incident_rungs import RungEnd, RungRunner
+from workflows.incident_settling import Settling
 from workflows.incident_waits import Ended, IncidentWaits
 from workflows.outside import HostSilentError, OutsideError, failure_of
 
@@ -28,27 +29,40 @@ from workflows.outside import HostSilentError, OutsideError, failure_of
 class Climb:
     """The climbing of one incident."""
 
-    def __init__(self, record: IncidentRecord, calls: IncidentCalls, waits: IncidentWaits, permit: PermitDesk) -> None:
+    def __init__(
+        self,
+        record: IncidentRecord,
+        calls: IncidentCalls,
+        waits: IncidentWaits,
+        permit: PermitDesk,
+        settling: Settling,
+    ) -> None:
         self._record = record
         self._calls = calls
         self._waits = waits
         self._permit = permit
+        self._settling = settling
         self._policy = record.policy
 
     async def take(self, step: Step) -> None:
         """One rung: wait out the tolerance, ask, get leave, empty the node, look again, act, prove, verify, soak."""
         if not (await self._tolerated(step) and await self._approved(step) and await self._permitted(step)):
             return
-        if not await self._prepared(step) or (look := await self._safe(step)) is None:
+        if not await self._prepared(step):
             return
-        intent = await self._intended(step, look)
+        gpu_uuids = await self._gpu_uuids()
+        await self._permit.renewed()
+        if (look := await self._safe(step)) is None:
+            return
+        # From the last look to the act nothing is awaited, so that no order can come in between.
+        intent = self._intended(step, look, gpu_uuids)
         end = await self._act(intent, look)
         if not end.proven:
             self._failed(end)
         elif end.successor is not None:
-            await self._succeeded_by(end)
-        elif await self._verified() and await self._soaked():
-            raise Ended(Outcome.RETURNED, f"{step.rung} cured it", proof=end.proof)
+            await self._settling.settle_successor(end.successor, end.proof)
+        else:
+            await self._settling.settle(self._record.state.intents[-1])
 
     async def _tolerated(self, step: Step) -> bool:
         """Whether the step is still the plan when the faults have had their time to pass."""
@@ -63,8 +77,9 @@ class Climb:
         """Whether a person said yes to this very step, where the policy wants one."""
         record = self._record
         if self._policy.for_rung(step.rung).approval is ApprovalNeed.NEVER:
+            record.ask(None)
             return True
-        record.asked = step
+        record.ask(step)
         if record.approved:
             return True
         await self._permit.give_back()
@@ -77,7 +92,7 @@ class Climb:
         changed = await self._waits.for_plan_to_change(step, until, what, done=lambda: record.approved)
         if record.approved:
             return True
-        record.asked = None
+        record.ask(None)
         if not changed:
             record.hand_over(HandoverReason.APPROVAL_EXPIRED, f"nobody approved {step.rung} in time")
         return False
@@ -95,7 +110,7 @@ class Climb:
         )
         if record.permit is not None:
             record.note(f"permit {record.permit.epoch} is granted")
-            return not record.holding
+            return not self._waits.overtaken(step)
         await self._permit.give_back()
         if record.permit_refused or not changed:
             record.hand_over(HandoverReason.PERMIT_REFUSED, record.permit_refused or "no permit was granted in time")
@@ -107,6 +122,8 @@ class Climb:
         look = await self._waits.look()
         if look.incident_mark is None:
             await self._waits.contain()
+        if self._waits.overtaken(step):
+            return False
         record.enter(Stage.DRAINING, f"drains the node for {step.rung}", step.rung)
         if look.owner.kind is OwnerKind.KARPENTER and not record.state.protected:
             record.change(protected=True)
@@ -125,21 +142,23 @@ class Climb:
         return False
 
     async def _drain(self, step: Step) -> DrainReport:
-        """Drain until it ends or the plan changes; then stop it, and wait until it has stopped."""
+        """Drain until it ends, the plan changes or leave is taken back; then stop it, and wait until it has stopped."""
         record = self._record
         gentle = step.rung in (Rung.STOP_WORKLOAD, Rung.RESET_GPU)
         handle = self._calls.start_drain(DrainGoal.GPU_PODS if gentle else DrainGoal.WORKLOAD)
         record.waits("the node's pods to leave", workflow.now() + self._policy.drain.deadline)
-        await workflow.wait_condition(lambda: handle.done() or self._waits.overtaken(step))
+        try:
+            await workflow.wait_condition(lambda: handle.done() or self._waits.overtaken(step) or record.permit is None)
+        except asyncio.CancelledError:
+            # The loop heeds it as soon as the drain has stopped: marks are not undone while pods still leave.
+            record.note("cancelled while the node was drained")
         if not handle.done():
             handle.cancel()
         try:
             return await handle
         except ActivityError as error:
-            if is_cancelled_exception(error) and self._waits.overtaken(step):
-                return DrainReport(outcome=DrainOutcome.CANCELLED)
             if is_cancelled_exception(error):
-                raise asyncio.CancelledError from error
+                return DrainReport(outcome=DrainOutcome.CANCELLED)
             failed = failure_of(error)
             if isinstance(failed, OutsideError) and not failed.final:
                 return DrainReport(outcome=DrainOutcome.TIMED_OUT)
@@ -149,10 +168,11 @@ class Climb:
     async def _safe(self, step: Step) -> NodeSnapshot | None:
         """The last look before the act; None if anything stands against it (design, 3.4)."""
         record = self._record
-        until = workflow.now() + self._policy.foreign_lock_deadline
         while not self._waits.overtaken(step):
             look = await self._waits.look()
             objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
+            if objection is None or objection.obstacle is not Obstacle.FOREIGN_LOCK:
+                record.change(locked_since=None)
             if objection is None:
                 return None if self._waits.overtaken(step) else look
             record.note(f"{step.rung} must not begin: {objection.reason}")
@@ -161,6 +181,9 @@ class Climb:
                 return None
             if objection.obstacle is not Obstacle.FOREIGN_LOCK:
                 return None
+            locked_since = record.state.locked_since or workflow.now()
+            record.change(locked_since=locked_since)
+            until = locked_since + self._policy.foreign_lock_deadline
             if workflow.now() >= until:
                 record.hand_over(HandoverReason.FOREIGN_LOCK, objection.reason)
                 return None
@@ -168,19 +191,22 @@ class Climb:
             await self._waits.for_plan_to_change(step, pause, objection.reason)
         return None
 
-    async def _intended(self, step: Step, look: NodeSnapshot) -> Intent:
+    async def _gpu_uuids(self) -> tuple[str, ...]:
+        """The node's GPUs as its own worker tells them; none where it does not answer."""
+        try:
+            return tuple(gpu.uuid for gpu in (await self._calls.probe(self._record.state.expected_gpus)).gpus)
+        except (HostSilentError, OutsideError):
+            return ()
+
+    def _intended(self, step: Step, look: NodeSnapshot, gpu_uuids: tuple[str, ...]) -> Intent:
         """What is recorded before acting, and compared with afterwards (design, 3.5)."""
         record = self._record
-        try:
-            gpus = (await self._calls.probe(record.state.expected_gpus)).gpus
-        except (HostSilentError, OutsideError):
-            gpus = ()
         intent = Intent(
             rung=step.rung,
             attempt=step.attempt,
             recorded_at=workflow.now(),
             boot_id=look.boot_id,
-            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+            gpu_uuids=gpu_uuids,
             components=record.verdict.components,
             node_claim_uid=look.owner.uid,
         )
@@ -189,7 +215,7 @@ class Climb:
 
     async def _act(self, intent: Intent, look: NodeSnapshot) -> RungEnd:
         record = self._record
-        record.asked = None
+        record.ask(None)
         record.enter(Stage.REPAIRING, f"{intent.rung}, attempt {intent.attempt}", intent.rung)
         record.waits(f"the proof of {intent.rung}", workflow.now() + self._policy.for_rung(intent.rung).deadline)
         acted_at = workflow.now()
@@ -210,68 +236,3 @@ class Climb:
         self._record.note(end.failure)
         if end.handover is not None:
             self._record.hand_over(end.handover, end.failure)
-
-    async def _succeeded_by(self, end: RungEnd) -> None:
-        """Another node stands in this one's place; it must be well too."""
-        record, successor = self._record, end.successor
-        record.enter(Stage.VERIFYING, f"verifies {successor.name if successor else 'the successor'}")
-        until = workflow.now() + self._policy.verify_deadline
-        while True:
-            try:
-                probe = await self._calls.probe(record.state.expected_gpus, successor)
-                missing = [fault.code for fault in probe.faults if fault.rung is not Rung.NONE]
-                missing += [] if probe.gpus_answered else ["its GPUs do not answer"]
-            except (HostSilentError, OutsideError) as failed:
-                missing = [str(failed)]
-            if not missing:
-                raise Ended(Outcome.REPLACED, "replaced", proof=end.proof)
-            if workflow.now() >= until:
-                break
-            await workflow.sleep(self._policy.verify_every)
-        record.hand_over(HandoverReason.LADDER_EXHAUSTED, f"the successor is not well: {'; '.join(missing)}")
-
-    async def _verified(self) -> bool:
-        """Whether the node passes in full within the deadline; a fault after the proof ends it at once."""
-        record, intent = self._record, self._record.state.intents[-1]
-        record.watch(intent)
-        record.enter(Stage.VERIFYING, "verifies the repair")
-        until = workflow.now() + self._policy.verify_deadline
-        record.waits("a full healthy pass", until)
-        while True:
-            judgement = await self.judge(await self._waits.look())
-            if judgement.passed or judgement.final or record.relapse or workflow.now() >= until:
-                break
-            await self._waits.brief(lambda: bool(record.relapse), str(judgement))
-        if judgement.passed and not record.relapse:
-            record.note("verified: a full healthy pass")
-            return True
-        record.unwell(record.relapse or str(judgement))
-        return False
-
-    async def _soaked(self) -> bool:
-        """Whether the node stays well for the soak, and is well at its end."""
-        record = self._record
-        record.enter(Stage.SOAKING)
-        record.waits("the soak to end", workflow.now() + self._policy.soak)
-        await self._waits.soak(lambda: bool(record.relapse) or record.holding)
-        await self._waits.while_held()
-        if not record.relapse:
-            judgement = await self.judge(await self._waits.look())
-            if judgement.passed:
-                record.cured()
-                return True
-            record.relapse = str(judgement)
-        record.unwell(record.relapse)
-        return False
-
-    async def judge(self, look: NodeSnapshot) -> Judgement:
-        """One full pass, by the node's own worker and by the API server."""
-        record = self._record
-        try:
-            probe = await self._calls.probe(record.state.expected_gpus)
-        except (HostSilentError, OutsideError) as failed:
-            return Judgement(missing=(str(failed),))
-        judgement = verification(look, probe, record.state.expected_gpus)
-        if judgement.final:
-            record.join(probe.faults)
-        return judgement

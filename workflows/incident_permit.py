@@ -18,11 +18,14 @@ class PermitDesk:
         self._record = record
 
     async def renewed(self) -> bool:
-        """Whether a permit is held; it is renewed if so."""
+        """Whether a permit is held; it is renewed if so. One that no budget counts any more is none."""
         record = self._record
         if record.permit is None or record.permit.expires_at <= workflow.now():
             return False
-        await self._tell("renew_permit", PermitRenewal(holder=record.incident_id, epoch=record.permit.epoch))
+        if not await self._tell("renew_permit", PermitRenewal(holder=record.incident_id, epoch=record.permit.epoch)):
+            record.change(permit=None)
+        if record.permit is None:
+            return False
         expires_at = workflow.now() + record.policy.budget.lease
         record.change(permit=record.permit.model_copy(update={"expires_at": expires_at}))
         return True

@@ -15,10 +15,8 @@ from sickbay.commands import Situation
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Fault, Rung, Verdict, strongest, update_faults
 from sickbay.incident import (
-    Approval,
+    ApprovalRequest,
     CarriedState,
-    Command,
-    CommandKind,
     HandoverReason,
     IncidentInput,
     IncidentView,
@@ -33,7 +31,6 @@ from sickbay.proof import relapses
 
 TIMELINE_KEPT = 200
 """Entries kept; an incident that has more to tell keeps its newest."""
-REQUESTS_KEPT = 100
 
 
 class IncidentRecord:
@@ -46,20 +43,17 @@ class IncidentRecord:
         self.node = start.node
         self.policy = start.policy
         self.state = carried or CarriedState(stage=Stage.OPENED, faults=start.faults, expected_gpus=start.expected_gpus)
-        self.first_verdict: Verdict | None = None
-        self.asked: Step | None = None
         self.waiting_for = ""
         self.waiting_until: datetime | None = None
         self.permit_refused = ""
-        self.watched: Intent | None = None
+        self.watched = self.unsettled
         """The proven intent whose repair is being verified or soaked."""
-        self.known_at_proof: tuple[Fault, ...] = ()
-        self.relapse = ""
-        self.open_before: tuple[Fault, ...] = ()
-        """Faults that were open when the newest intent was recorded."""
+        self.known_at_proof = self.state.faults
         self.withdrawn_by = ""
         self.closed_by = ""
         self.keep_cordon = False
+        self.closing = False
+        """It has ended and undoes its marks: no order can be obeyed any more."""
         self.outcome: Outcome | None = None
         self.closed_at: datetime | None = None
 
@@ -90,6 +84,14 @@ class IncidentRecord:
         )
 
     @property
+    def unsettled(self) -> Intent | None:
+        """The newest intent, if it is proven and it is not known yet whether it helped."""
+        newest = self.state.intents[-1] if self.state.intents else None
+        if newest is None or newest.proven_at is None or newest.failure or newest.rung is Rung.REPLACE:
+            return None
+        return newest if self.state.handover is None else None
+
+    @property
     def since(self) -> datetime:
         """When it came to its stage: deadlines count from here, also over a continue-as-new."""
         return self.state.stage_since or self.start.opened_at
@@ -97,7 +99,18 @@ class IncidentRecord:
     @property
     def holding(self) -> bool:
         """A person holds it, or has ended it: nothing new may begin."""
-        return bool(self.state.held_by or self.withdrawn_by or self.closed_by)
+        return bool(self.state.held_by) or self.ordered
+
+    @property
+    def ordered(self) -> bool:
+        """A person has ended it, or cancelled the workflow, which an activity that ends well hides from its caller."""
+        return bool(self.withdrawn_by or self.closed_by) or workflow.cancellation_reason() is not None
+
+    @property
+    def asked(self) -> Step | None:
+        """The step that a person's yes is asked for."""
+        asked = self.state.asked
+        return None if asked is None else Step(rung=asked.rung, attempt=asked.attempt)
 
     @property
     def approved(self) -> bool:
@@ -115,7 +128,7 @@ class IncidentRecord:
     def situation(self) -> Situation:
         """How it stands, as far as commands care."""
         return Situation(
-            stage=self.state.stage,
+            stage=Stage.CLOSED if self.closing else self.state.stage,
             asked=self.asked,
             held_by=self.state.held_by,
             enabled=tuple(rung for rung in Rung if rung.disrupts and self.policy.for_rung(rung).enabled),
@@ -128,7 +141,9 @@ class IncidentRecord:
         self.state = self.state.model_copy(update=values)
 
     def note(self, text: str) -> None:
-        """Add a line to the account."""
+        """Add a line to the account; one that only repeats the last would push older ones out."""
+        if self.state.timeline and self.state.timeline[-1].text == text:
+            return
         entry = TimelineEntry(at=workflow.now(), text=text)
         self.change(timeline=(*self.state.timeline, entry)[-TIMELINE_KEPT:])
         workflow.logger.info(
@@ -138,8 +153,9 @@ class IncidentRecord:
 
     def enter(self, stage: Stage, text: str = "", rung: Rung | None = None) -> None:
         """Go to another stage, and show it where people look."""
-        if stage is not self.state.stage:
-            self.change(stage=stage, stage_since=workflow.now())
+        rung_now = self.state.stage_rung if rung is None else rung
+        if stage is not self.state.stage or rung_now is not self.state.stage_rung:
+            self.change(stage=stage, stage_since=workflow.now(), stage_rung=rung_now)
             attributes: list[SearchAttributeUpdate[Any]] = [
                 search_attributes.STAGE.value_set(stage),
                 search_attributes.FAULT.value_set(sorted({fault.code for fault in self.all_faults()})),
@@ -166,12 +182,13 @@ class IncidentRecord:
             fresh = relapses(self.watched, self.known_at_proof, faults)
             if not fresh:
                 return
-            self.relapse = "; ".join(f"{fault.code} on {fault.component.id}" for fault in fresh)
+            self.change(relapse="; ".join(f"{fault.code} on {fault.component.id}" for fault in fresh))
             faults = fresh
         new = [fault for fault in faults if fault.identity not in [known.identity for known in self.state.faults]]
         self.change(faults=update_faults(self.state.faults, faults))
-        if self.first_verdict is None or self.verdict.rung.strength > self.first_verdict.rung.strength:
-            self.first_verdict = self.verdict
+        first = self.state.first_verdict
+        if first is None or self.verdict.rung.strength > first.rung.strength:
+            self.change(first_verdict=self.verdict)
         for fault in new:
             self.note(f"fault {fault.code} on {fault.component.kind} {fault.component.id} joins ({fault.rung})")
 
@@ -182,7 +199,7 @@ class IncidentRecord:
             return
         self.change(
             faults=tuple(fault for fault in self.state.faults if fault not in gone),
-            cleared=(*self.state.cleared, *gone),
+            cleared=update_faults(self.state.cleared, gone),
         )
         self.note(f"no longer seen: {', '.join(dict.fromkeys(fault.code for fault in gone))}")
 
@@ -191,10 +208,15 @@ class IncidentRecord:
         if self.state.handover is None:
             self.change(handover=reason, handover_text=text, handed_over_at=workflow.now())
 
+    def ask(self, step: Step | None) -> None:
+        """A person's yes is asked for this step, or for none any more. The same question asked again keeps its time."""
+        if step != self.asked:
+            asked = step and ApprovalRequest(rung=step.rung, attempt=step.attempt, at=workflow.now())
+            self.change(asked=asked)
+
     def begin(self, intent: Intent) -> None:
         """Record what will be done, before it is done."""
-        self.open_before = self.state.faults
-        self.change(intents=(*self.state.intents, intent), chosen_rung=None)
+        self.change(intents=(*self.state.intents, intent), open_before=self.state.faults, chosen_rung=None)
 
     def end(self, intent: Intent) -> None:
         """Replace the newest intent by what became of it."""
@@ -202,11 +224,12 @@ class IncidentRecord:
 
     def watch(self, intent: Intent) -> None:
         """From now on a fault that is new is a failed verification."""
-        self.watched, self.known_at_proof, self.relapse = intent, self.state.faults, ""
+        self.watched, self.known_at_proof = intent, self.state.faults
+        self.change(relapse="")
 
     def cured(self) -> None:
         """Verification passed: all open faults are gone."""
-        self.change(faults=(), cleared=(*self.state.cleared, *self.state.faults))
+        self.change(faults=(), cleared=update_faults(self.state.cleared, self.state.faults))
         self.watched = None
 
     def unwell(self, why: str) -> None:
@@ -214,52 +237,10 @@ class IncidentRecord:
         self.watched = None
         self.end(self.state.intents[-1].model_copy(update={"failure": why}))
         if self.verdict.rung is Rung.NONE:
-            reopened = [fault.identity for fault in self.open_before]
+            reopened = [fault.identity for fault in self.state.open_before]
             cleared = tuple(fault for fault in self.state.cleared if fault.identity not in reopened)
-            self.change(faults=update_faults(self.state.faults, self.open_before), cleared=cleared)
+            self.change(faults=update_faults(self.state.faults, self.state.open_before), cleared=cleared)
         self.note(f"verification failed: {why}")
-
-    def obey(self, command: Command) -> str:
-        """Carry out a command that was checked; what it leads to, in words."""
-        if command.request_id:
-            self.change(seen_requests=(*self.state.seen_requests, command.request_id)[-REQUESTS_KEPT:])
-        answer = self._obey(command)
-        self.note(f"{command.by}: {command.kind} ({command.reason}). {answer}")
-        return answer
-
-    def _obey(self, command: Command) -> str:
-        match command.kind:
-            case CommandKind.APPROVE if self.asked is not None:
-                approval = Approval(
-                    rung=self.asked.rung,
-                    attempt=self.asked.attempt,
-                    by=command.by,
-                    reason=command.reason,
-                    at=workflow.now(),
-                )
-                self.change(approvals=(*self.state.approvals, approval))
-                return f"{approval.rung} is approved and goes on."
-            case CommandKind.REJECT:
-                self.hand_over(HandoverReason.REJECTED, f"{command.by} rejected it: {command.reason}")
-                return "The incident is handed over to people."
-            case CommandKind.HOLD:
-                self.change(held_by=command.by, held_since=workflow.now())
-                return "Nothing new begins until it is released."
-            case CommandKind.RELEASE:
-                self.change(held_by="", held_since=None)
-                return "The incident goes on."
-            case CommandKind.CHOOSE_RUNG if command.rung is Rung.HUMAN:
-                self.hand_over(HandoverReason.VERDICT, f"{command.by} took it over: {command.reason}")
-                return "The incident is handed over to people."
-            case CommandKind.CHOOSE_RUNG:
-                self.change(chosen_rung=command.rung, handover=None, handover_text="", handed_over_at=None)
-                return f"{command.rung} is the next step."
-            case CommandKind.WITHDRAW:
-                self.withdrawn_by = command.by
-                return "All our marks are undone and the incident closes."
-            case _:
-                self.closed_by, self.keep_cordon = command.by, command.keep_cordon
-                return "The incident closes" + (" and leaves the cordon to you." if command.keep_cordon else ".")
 
     # What others see
 
@@ -274,7 +255,7 @@ class IncidentRecord:
             outcome=self.outcome,
             rung=asked.rung if asked else newest.rung if newest else Rung.NONE,
             attempt=asked.attempt if asked else newest.attempt if newest else 0,
-            verdict=self.first_verdict or self.verdict,
+            verdict=self.state.first_verdict or self.verdict,
             faults=self.state.faults,
             cleared=self.state.cleared,
             waiting_for=self.waiting_for,

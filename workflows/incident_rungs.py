@@ -102,7 +102,9 @@ class RungRunner:
         """
         deadline = self._policy.reboot.deadline
         if not await self._rebooted_from_inside(intent):
-            if refused := await self._reboot_from_outside(intent):
+            # The host may have taken the order, and its worker gone down before it could say so: no second reboot.
+            running = (await self._calls.look()).boot_id
+            if running == intent.boot_id and (refused := await self._reboot_from_outside(intent)):
                 return refused
             return _reboot_end(intent, await self._calls.wait_for_boot(intent.boot_id, deadline))
         look = await self._calls.wait_for_boot(intent.boot_id, deadline / 2)
@@ -189,8 +191,9 @@ class RungRunner:
         while True:
             try:
                 judgement = judge(intent, await self._calls.probe(self._expected_gpus))
-            except HostSilentError as silent:
-                judgement = Judgement(missing=(str(silent),))
+            except (HostSilentError, OutsideError) as failed:
+                # A probe that fails proves nothing either way; a stronger rung is due at the deadline, not before.
+                judgement = Judgement(missing=(str(failed),))
             if judgement.passed:
                 return RungEnd(proof=proof)
             if judgement.final or workflow.now() >= deadline:

@@ -5,6 +5,7 @@ shows that the node is gone. Long waits continue the workflow as new where its h
 verification never do, since they are short.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -48,6 +49,7 @@ class IncidentWaits:
     async def look(self) -> NodeSnapshot:
         """A look at the node. Ends the incident if it is gone, and hands over where somebody else's hand is seen."""
         record = self._record
+        until: datetime | None = None
         while True:
             look = await self.until_answered(self._calls.look)
             objection = objection_to_touching(record.node, record.incident_id, look)
@@ -60,7 +62,9 @@ class IncidentWaits:
                     record.hand_over(HandoverReason.PERSON_RELEASED, objection.reason)
                     return look
                 case Obstacle.BEING_REPLACED:
-                    await self._while_it_goes(objection.reason)
+                    until = until or workflow.now() + self._policy.replace.deadline
+                    if not await self._while_it_goes(objection.reason, until):
+                        return look
                 case _:
                     record.hand_over(HandoverReason.FOREIGN_LOCK, objection.reason)
                     return look
@@ -75,25 +79,32 @@ class IncidentWaits:
             record.change(contained_at=workflow.now())
             record.enter(Stage.CONTAINED, "new work is blocked")
 
-    async def _while_it_goes(self, reason: str) -> None:
-        """Somebody else takes the node away: do nothing but watch it go."""
+    async def _while_it_goes(self, reason: str, until: datetime) -> bool:
+        """Somebody else takes the node away: do nothing but watch it go. False where a person must know of it."""
         record = self._record
-        until = record.since + self._policy.replace.deadline
         if workflow.now() >= until:
             record.hand_over(HandoverReason.FOREIGN_LOCK, f"{reason}, and it does not end")
+        if record.state.handover is not None:
+            return False
         record.waits(f"the node to go: {reason}", until)
         await self._pause(self._policy.verify_every)
+        self.heed_orders()
+        return True
 
     async def until_answered(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer to a call that nothing can go on without; says so while it fails, and heeds orders."""
+        waiting = self._record.waiting_for, self._record.waiting_until
         while True:
             try:
-                return await call()
+                answer = await call()
             except OutsideError as failed:
                 self._record.note(f"tries again: {failed}")
                 self._record.waits(f"an answer: {failed}", workflow.now() + self._policy.look_every)
                 await self._pause(self._policy.look_every if failed.final else self._policy.verify_every)
                 self.heed_orders()
+            else:
+                self._record.waits(*waiting)
+                return answer
 
     async def for_plan_to_change(
         self, step: Step, until: datetime, what: str, done: Callable[[], bool] = lambda: False
@@ -107,7 +118,7 @@ class IncidentWaits:
             if left <= timedelta(0):
                 return False
             pause = min(left, self._policy.look_every)
-            if not await self._wait(lambda: done() or self.overtaken(step), pause, what) and pause < left:
+            if not await self._wait(lambda: done() or self.overtaken(step) or _long(), pause, what) and pause < left:
                 await self.look()
         return True
 
@@ -120,11 +131,14 @@ class IncidentWaits:
         record = self._record
         self.heed_orders()
         while record.state.held_by and record.state.held_since is not None:
+            self.heed_orders()
             record.enter(Stage.HELD, f"held by {record.state.held_by}")
             until = record.state.held_since + self._policy.handover_deadline
             record.waits(f"{record.state.held_by} to release it", until)
             self._continue_if_long()
-            await self._wait(lambda: not record.state.held_by or self._ordered(), self._policy.look_every, "held")
+            await self._wait(
+                lambda: not record.state.held_by or record.ordered or _long(), self._policy.look_every, "held"
+            )
             self.heed_orders()
             await self.look()
             if workflow.now() >= until:
@@ -151,20 +165,23 @@ class IncidentWaits:
         """The pause between two passes of a verification."""
         await self._wait(done, self._policy.verify_every, why)
 
-    async def soak(self, done: Callable[[], bool]) -> None:
+    async def soak(self, until: datetime, done: Callable[[], bool]) -> None:
         """The watch over a repaired node."""
-        await self._wait(done, self._policy.soak, "soak")
+        while not done() and (left := until - workflow.now()) > timedelta(0):
+            self._continue_if_long()
+            pause = min(left, self._policy.look_every)
+            if not await self._wait(lambda: done() or _long(), pause, "soak") and pause < left:
+                await self.look()
 
     def heed_orders(self) -> None:
-        """End the incident if a person said so."""
+        """End the incident if a person said so. Raises Ended, or CancelledError where the workflow is cancelled."""
         record = self._record
+        if workflow.cancellation_reason() is not None:
+            raise asyncio.CancelledError
         if record.withdrawn_by:
             raise Ended(Outcome.WITHDRAWN, f"withdrawn by {record.withdrawn_by}")
         if record.closed_by:
             raise Ended(Outcome.HANDED_OVER, f"closed by {record.closed_by}")
-
-    def _ordered(self) -> bool:
-        return bool(self._record.withdrawn_by or self._record.closed_by)
 
     def _left_alone(self) -> bool:
         """A person made the node schedulable again, and the fault has passed."""
@@ -172,11 +189,11 @@ class IncidentWaits:
         return state.handover is HandoverReason.PERSON_RELEASED and self._record.verdict.rung is Rung.NONE
 
     def _continue_if_long(self) -> None:
-        if workflow.info().is_continue_as_new_suggested():
+        if _long():
             workflow.continue_as_new(self._record.continued())
 
     async def _pause(self, duration: timedelta) -> None:
-        await self._wait(self._ordered, duration, "pause")
+        await self._wait(lambda: self._record.ordered, duration, "pause")
 
     async def _wait(self, done: Callable[[], bool], duration: timedelta, what: str) -> bool:
         try:
@@ -184,3 +201,8 @@ class IncidentWaits:
         except TimeoutError:
             return False
         return True
+
+
+def _long() -> bool:
+    """Whether the server would rather have the history end here: it bears a flood of signals, but not for ever."""
+    return workflow.info().is_continue_as_new_suggested()

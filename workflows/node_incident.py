@@ -1,8 +1,9 @@
 """One sick node, from its first fault until it is returned, replaced, handed over or withdrawn (design, 5).
 
 Started by the controller's watch under `names.incident_id`, one open at a time per machine. This module holds the
-handlers, the opening, the turns and the close; one turn up the ladder is in `incident_climb`, how it waits in
-`incident_waits`, what it knows in `incident_record`, its calls in `incident_calls`. Rules are in `sickbay`.
+handlers, the opening, the turns and the close; one turn up the ladder is in `incident_climb`, what follows a proof in
+`incident_settling`, how it waits in `incident_waits`, what it knows in `incident_record`, what orders do to that in
+`incident_orders`, its calls in `incident_calls`. Rules are in `sickbay`.
 
 The loop plans anew at each turn from all that is known, so that a fault or an order that comes at any time is simply
 part of the next plan. Everything that an order or a new fault may interrupt ends in a return to the loop; what must not
@@ -34,8 +35,10 @@ from sickbay.names import WORKFLOW_INCIDENT
 from sickbay.permits import Permit, PermitRefusal, PermitWaiting
 from workflows.incident_calls import IncidentCalls
 from workflows.incident_climb import Climb
+from workflows.incident_orders import obey
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
+from workflows.incident_settling import Settling
 from workflows.incident_waits import Ended, IncidentWaits
 from workflows.outside import OutsideError
 
@@ -53,20 +56,22 @@ class NodeIncident:
         self._calls = IncidentCalls(self._record.incident_id, start.node, start.policy)
         self._waits = IncidentWaits(self._record, self._calls)
         self._permit = PermitDesk(self._record)
-        self._climb = Climb(self._record, self._calls, self._waits, self._permit)
+        self._settling = Settling(self._record, self._calls, self._waits)
+        self._climb = Climb(self._record, self._calls, self._waits, self._permit, self._settling)
         self._policy = start.policy
 
     @workflow.run
-    async def run(self, start: IncidentInput) -> IncidentResult:
+    async def run(self, start: IncidentInput) -> IncidentResult:  # noqa: ARG002 - `__init__` has read it
         """Climb until it ends; then undo every mark of ours, whatever the end."""
         try:
-            if start.carried is None:
+            if self._record.state.stage is Stage.OPENED:
                 await self._open()
             while True:
                 await self._turn()
         except Ended as ended:
             return await self._close(ended.outcome, ended.reason, proof=ended.proof)
         except asyncio.CancelledError:
+            self._record.closing = True
             await self._undo(keep_cordon=False)
             self._record.enter(Stage.CLOSED, "cancelled: all our marks are undone")
             raise
@@ -85,8 +90,9 @@ class NodeIncident:
 
     @workflow.signal
     def permit_granted(self, permit: Permit) -> None:
-        """Leave to disrupt."""
-        self._record.change(permit=permit)
+        """Leave to disrupt; one that comes when none is asked for any more has been given back by then."""
+        if self._record.state.permit_requested:
+            self._record.change(permit=permit)
 
     @workflow.signal
     def permit_refused(self, answer: PermitRefusal) -> None:
@@ -106,12 +112,12 @@ class NodeIncident:
         if (reason := self._refusal(command)) is not None:
             self._record.note(f"{command.by or 'somebody'}: {command.kind} was refused: {reason}")
         elif not self._known(command):
-            self._record.obey(command)
+            obey(self._record, command)
 
     @workflow.update
     def command(self, command: Command) -> CommandReply:
         """A person's order. Refused with `CommandRefused` before anything enters history."""
-        answer = "This was done before." if self._known(command) else self._record.obey(command)
+        answer = "This was done before." if self._known(command) else obey(self._record, command)
         return CommandReply(stage=self._record.state.stage, message=answer)
 
     @command.validator
@@ -135,7 +141,7 @@ class NodeIncident:
     async def _open(self) -> None:
         """Block new work first, within the watch's cap; everything else may take its time."""
         record = self._record
-        record.first_verdict = record.verdict
+        record.change(first_verdict=record.verdict)
         record.note(f"opened: {record.verdict.reason}")
         if self._start.contain:
             await self._waits.contain()
@@ -168,6 +174,9 @@ class NodeIncident:
         """Plan from all that is known, and take one step."""
         record = self._record
         await self._waits.while_held()
+        if (intent := record.unsettled) is not None:
+            await self._settling.settle(intent)
+            return
         step = record.plan()
         match step.rung:
             case Rung.NONE:
@@ -191,14 +200,14 @@ class NodeIncident:
             return
         if not any(intent.acted_at for intent in record.state.intents):
             raise Ended(Outcome.WITHDRAWN, "the fault passed by itself")
-        if (judgement := await self._climb.judge(look)).passed:
+        if (judgement := await self._settling.judge(look)).passed:
             raise Ended(Outcome.RETURNED, "the fault passed after the repair", proof="a full healthy pass")
         record.hand_over(HandoverReason.LADDER_EXHAUSTED, f"no fault is open, but: {judgement}")
 
     async def _watch(self, step: Step) -> None:
         """Trouble that no repair is meant for: keep new work away, and call a person if it lasts."""
         self._record.enter(Stage.OBSERVING, "new work stays blocked; nothing else is done about this")
-        until = workflow.now() + self._policy.watch_deadline
+        until = self._record.since + self._policy.watch_deadline
         if await self._waits.for_plan_to_change(step, until, "the trouble to pass"):
             return
         self._record.hand_over(HandoverReason.VERDICT, f"it lasted {self._policy.watch_deadline}")
@@ -219,6 +228,7 @@ class NodeIncident:
 
     async def _close(self, outcome: Outcome, reason: str, *, proof: str) -> IncidentResult:
         record = self._record
+        record.closing = True
         await self._undo(keep_cordon=record.keep_cordon)
         record.outcome, record.closed_at = outcome, workflow.now()
         record.waits("", None)
@@ -243,7 +253,15 @@ class NodeIncident:
         )
 
     async def _undo(self, *, keep_cordon: bool) -> None:
-        """Undo every mark of ours; what fails is told, and does not keep the rest from being undone.
+        """Undo every mark of ours, also if the incident is cancelled meanwhile."""
+        undoing = asyncio.ensure_future(self._undo_marks(keep_cordon=keep_cordon))
+        try:
+            await asyncio.shield(undoing)
+        except asyncio.CancelledError:
+            await undoing
+
+    async def _undo_marks(self, *, keep_cordon: bool) -> None:
+        """What fails is told, and does not keep the rest from being undone.
 
         Each tolerates that its mark was never made. An orphan that stays is found by the controller's sweep.
         """

@@ -87,6 +87,8 @@ class FakeWorld:
     owner: OwnerKind = OwnerKind.KARPENTER
     host_silent: bool = False
     drain: DrainOutcome = DrainOutcome.DRAINED
+    drain_hangs: bool = False
+    """It heartbeats for ever, and stops when it is told to."""
     reset_refused: str = ""
     reset_hangs: bool = False
     gpu_clients: tuple[str, ...] = ()
@@ -98,14 +100,21 @@ class FakeWorld:
     past: tuple[PastIncident, ...] = ()
     fails: dict[str, ApplicationError] = field(default_factory=dict)
     acts: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+    """The same acts in their order, and `drain stopped`."""
     events: list[str] = field(default_factory=list)
     on: dict[str, Callable[[], None]] = field(default_factory=dict)
     """Called at the beginning of an activity, by its name: lets a test change the world in the middle."""
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    """An activity that begins waits for its gate, if it has one."""
 
-    def _begin(self, name: str) -> None:
+    async def _begin(self, name: str) -> None:
         self.acts[name] += 1
+        self.log.append(name)
         if hook := self.on.get(name):
             hook()
+        if gate := self.gates.get(name):
+            await gate.wait()
         if error := self.fails.get(name):
             raise error
 
@@ -115,7 +124,7 @@ class FakeWorld:
 
     @activity.defn
     async def observe_node(self, query: NodeQuery) -> NodeSnapshot:
-        self._begin("observe_node")
+        await self._begin("observe_node")
         now = datetime.now(UTC)
         if not self.exists:
             return NodeSnapshot(observed_at=now, exists=False)
@@ -140,7 +149,7 @@ class FakeWorld:
 
     @activity.defn
     async def contain_node(self, request: ContainRequest) -> Containment:
-        self._begin("contain_node")
+        await self._begin("contain_node")
         if not self.exists:
             return Containment(contained=False, node_gone=True)
         if self.mark is None:
@@ -149,7 +158,7 @@ class FakeWorld:
 
     @activity.defn
     async def release_node(self, request: ReleaseRequest) -> Release:
-        self._begin("release_node")
+        await self._begin("release_node")
         if not self.exists:
             return Release(released=False, node_gone=True)
         if self.mark == request.incident_id:
@@ -159,76 +168,83 @@ class FakeWorld:
 
     @activity.defn
     async def protect_node(self, request: ProtectRequest) -> Protection:
-        self._begin("protect_node")
+        await self._begin("protect_node")
         self.protected = True
         return Protection(protected=True, ours=True)
 
     @activity.defn
     async def unprotect_node(self, request: ProtectRequest) -> Protection:
-        self._begin("unprotect_node")
+        await self._begin("unprotect_node")
         self.protected = False
         return Protection(protected=False, ours=True)
 
     @activity.defn
     async def drain_node(self, request: DrainRequest) -> DrainReport:
-        self._begin("drain_node")
+        await self._begin("drain_node")
+        try:
+            while self.drain_hangs:
+                activity.heartbeat()
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            self.log.append("drain stopped")
+            return DrainReport(outcome=DrainOutcome.CANCELLED)
         return DrainReport(outcome=self.drain)
 
     @activity.defn
     async def pause_gpu_clients(self, request: PauseRequest) -> PauseReport:
         self.paused_clients = self.gpu_clients
-        self._begin("pause_gpu_clients")
+        await self._begin("pause_gpu_clients")
         return PauseReport(paused=self.gpu_clients, stopped=self.gpu_clients, remaining=self.clients_stay)
 
     @activity.defn
     async def resume_gpu_clients(self, request: ResumeRequest) -> ResumeReport:
-        self._begin("resume_gpu_clients")
+        await self._begin("resume_gpu_clients")
         resumed, self.paused_clients = self.paused_clients, ()
         return ResumeReport(resumed=resumed)
 
     @activity.defn
     async def restart_latched_pods(self, request: RestartRequest) -> RestartReport:
-        self._begin("restart_latched_pods")
+        await self._begin("restart_latched_pods")
         return RestartReport(restarted=("kube-system/monitor",))
 
     @activity.defn
     async def wait_for_boot(self, wait: BootWait) -> NodeSnapshot:
-        self._begin("wait_for_boot")
+        await self._begin("wait_for_boot")
         return await self.observe_node(NodeQuery(node=wait.node))
 
     @activity.defn
     async def observe_pool(self, query: PoolQuery) -> PoolSnapshot:
-        self._begin("observe_pool")
+        await self._begin("observe_pool")
         now = datetime.now(UTC)
         return PoolSnapshot(observed_at=now, nodes=(PoolNode(node=self.node, created_at=now, available=False),))
 
     @activity.defn
     async def wait_for_successor(self, wait: SuccessorWait) -> Succession:
-        self._begin("wait_for_successor")
+        await self._begin("wait_for_successor")
         if self.exists:
             return Succession(old_gone=False, waiting_for=f"{self.node.name} is still there")
         return Succession(old_gone=True, successor=SUCCESSOR)
 
     @activity.defn
     async def record_event(self, event: NodeEvent) -> Recorded:
-        self._begin("record_event")
+        await self._begin("record_event")
         self.events.append(event.reason)
         return Recorded(name=event.reason)
 
     @activity.defn
     async def delete_node_claim(self, deletion: ClaimDeletion) -> ClaimDeletionReport:
-        self._begin("delete_node_claim")
+        await self._begin("delete_node_claim")
         self._replace()
         return ClaimDeletionReport(requested=True)
 
     @activity.defn
     async def observe_membership(self, query: MembershipQuery) -> Membership:
-        self._begin("observe_membership")
+        await self._begin("observe_membership")
         return Membership(group="group-1" if self.owner is OwnerKind.AUTOSCALING_GROUP else "")
 
     @activity.defn
     async def replace_member(self, replacement: MemberReplacement) -> MemberReplacementReport:
-        self._begin("replace_member")
+        await self._begin("replace_member")
         self._replace()
         return MemberReplacementReport(requested=True)
 
@@ -238,12 +254,12 @@ class FakeWorld:
 
     @activity.defn
     async def observe_instance(self, instance: InstanceRef) -> InstanceStatus:
-        self._begin("observe_instance")
+        await self._begin("observe_instance")
         return InstanceStatus(state=InstanceState.RUNNING if self.exists else InstanceState.TERMINATED)
 
     @activity.defn
     async def reboot_instance(self, call: InstanceCall) -> InstanceCallReport:
-        self._begin("reboot_instance")
+        await self._begin("reboot_instance")
         self._reboot()
         return InstanceCallReport(requested=True)
 
@@ -254,12 +270,12 @@ class FakeWorld:
 
     @activity.defn
     async def past_incidents(self, query: HistoryQuery) -> PastIncidents:
-        self._begin("past_incidents")
+        await self._begin("past_incidents")
         return PastIncidents(incidents=self.past)
 
     @activity.defn
     async def probe_host(self, request: ProbeRequest) -> HostProbe:
-        self._begin("probe_host")
+        await self._begin("probe_host")
         action = "gpu_reset" if self.sick else "none"
         return HostProbe(
             observed_at=datetime.now(UTC),
@@ -275,7 +291,7 @@ class FakeWorld:
 
     @activity.defn
     async def reset_gpus(self, request: ResetRequest) -> ResetReport:
-        self._begin("reset_gpus")
+        await self._begin("reset_gpus")
         if self.reset_refused:
             return ResetReport(reset=False, refused=self.reset_refused)
         if self.gpu_clients and not self.paused_clients:
@@ -288,7 +304,7 @@ class FakeWorld:
 
     @activity.defn
     async def reboot_host(self, request: RebootRequest) -> RebootReport:
-        self._begin("reboot_host")
+        await self._begin("reboot_host")
         self._reboot()
         return RebootReport(requested=True)
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from temporalio import workflow
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
@@ -18,53 +17,28 @@ from temporalio.worker import Worker
 
 from sickbay import search_attributes
 from sickbay.faults import Fault
-from sickbay.incident import Command, CommandKind, CommandReply, IncidentInput, IncidentResult, IncidentView, Stage
+from sickbay.incident import (
+    CarriedState,
+    Command,
+    CommandKind,
+    CommandReply,
+    FaultReport,
+    FaultsCleared,
+    IncidentInput,
+    IncidentResult,
+    IncidentView,
+    Stage,
+)
 from sickbay.names import budget_id, node_queue
 from sickbay.nodes import NodeRef
-from sickbay.permits import Permit, PermitRefusal, PermitRelease, PermitRenewal, PermitRequest
+from sickbay.permits import Permit
 from sickbay.policy.model import IncidentPolicy
+from tests.workflows.fake_budget import FakeBudget
 from tests.workflows.fake_world import SUCCESSOR, FakeWorld
 from workflows.node_incident import NodeIncident
 
-
-@workflow.defn(name="FakeBudget")
-class FakeBudget:
-    """Grants or refuses every request at once, or never answers."""
-
-    def __init__(self) -> None:
-        self._inbox: list[PermitRequest] = []
-        self._released = 0
-        self._holders: list[str] = []
-
-    @workflow.run
-    async def run(self, answer: str) -> None:
-        while True:
-            await workflow.wait_condition(lambda: bool(self._inbox))
-            request = self._inbox.pop(0)
-            holder = workflow.get_external_workflow_handle(request.holder)
-            if answer == "grant":
-                self._holders.append(request.holder)
-                now = workflow.now()
-                permit = Permit(holder=request.holder, epoch=1, granted_at=now, expires_at=now + request.lease)
-                await holder.signal("permit_granted", permit)
-            elif answer == "refuse":
-                await holder.signal("permit_refused", PermitRefusal(holder=request.holder, reason="the ceiling is 0"))
-
-    @workflow.signal
-    def request_permit(self, request: PermitRequest) -> None:
-        self._inbox.append(request)
-
-    @workflow.signal
-    def renew_permit(self, renewal: PermitRenewal) -> None:
-        pass
-
-    @workflow.signal
-    def release_permit(self, release: PermitRelease) -> None:
-        self._holders = [holder for holder in self._holders if holder != release.holder]
-
-    @workflow.query
-    def holders(self) -> list[str]:
-        return self._holders
+HEARTBEAT_EVERY = timedelta(milliseconds=100)
+"""By which a cancellation reaches an activity; by default it takes most of the heartbeat's timeout."""
 
 
 @dataclass
@@ -88,6 +62,7 @@ class Bench:
             catalogue_version="test",
             opened_at=datetime.now(UTC),
             faults=faults or (self.world.fault,),
+            carried=self._permit_in_hand(identity, faults) if self.permit_in_hand else None,
             **values,
         )
         self.handle = await self.environment.client.start_workflow(
@@ -95,14 +70,21 @@ class Bench:
             start,
             id=identity,
             task_queue=self.queue,
-            start_signal="permit_granted" if self.permit_in_hand else None,
-            start_signal_args=[_permit(identity)] if self.permit_in_hand else [],
             search_attributes=TypedSearchAttributes(
                 [
                     SearchAttributePair(search_attributes.NODE, node.name),
                     SearchAttributePair(search_attributes.MACHINE, node.machine),
                 ]
             ),
+        )
+
+    def _permit_in_hand(self, identity: str, faults: tuple[Fault, ...]) -> CarriedState:
+        """The state of an incident that has its permit before it begins."""
+        return CarriedState(
+            stage=Stage.OPENED,
+            faults=faults or (self.world.fault,),
+            permit=_permit(identity),
+            permit_requested=True,
         )
 
     async def skip(self, duration: timedelta) -> None:
@@ -125,6 +107,14 @@ class Bench:
                     return view
                 await asyncio.sleep(0.05)
 
+    async def until_act(self, name: str, count: int = 1) -> None:
+        """Wait until an activity has begun, for the `count`th time."""
+        async with asyncio.timeout(60):
+            while True:
+                if self.world.acts[name] >= count:
+                    return
+                await asyncio.sleep(0.02)
+
     async def say(self, kind: CommandKind, **values: Any) -> CommandReply:
         """An order by update."""
         return await self.handle.execute_update(NodeIncident.command, _command(kind, **values))
@@ -142,6 +132,14 @@ class Bench:
         """The same order from a bot that can only signal."""
         await self.handle.signal(NodeIncident.command_signal, _command(kind, **values))
 
+    async def report(self, *faults: Fault) -> None:
+        """Faults by a detector."""
+        await self.handle.signal(NodeIncident.report_faults, FaultReport(faults=faults, observed_at=datetime.now(UTC)))
+
+    async def clear(self, *codes: str) -> None:
+        """Faults that no detector sees any more; all of them if none is named."""
+        await self.handle.signal(NodeIncident.clear_faults, FaultsCleared(codes=codes, observed_at=datetime.now(UTC)))
+
     async def grant(self) -> None:
         """A permit, at last."""
         await self.handle.signal("permit_granted", _permit(self.handle.id))
@@ -150,6 +148,11 @@ class Bench:
         budget = self.environment.client.get_workflow_handle(budget_id(self.world.node.cluster))
         held: list[str] = await budget.query(FakeBudget.holders)
         return held
+
+    async def permit_renewals(self) -> int:
+        budget = self.environment.client.get_workflow_handle(budget_id(self.world.node.cluster))
+        count: int = await budget.query(FakeBudget.renewals)
+        return count
 
 
 def _command(kind: CommandKind, **values: Any) -> Command:
@@ -172,7 +175,7 @@ async def incident_bench(
     """A bench with its own cluster, queue and budget.
 
     `budget` is in_hand (the permit is there from the start: a clock that skips does not wait for another workflow's
-    signal), grant, refuse, silent, or none.
+    signal), grant, forget (what it granted, by the time that it is renewed), wait, refuse, silent, or none.
     """
     unique = uuid.uuid4().hex[:8]
     node = NodeRef(
@@ -184,10 +187,24 @@ async def incident_bench(
     async with AsyncExitStack() as stack:
         workflows = [NodeIncident, FakeBudget]
         await stack.enter_async_context(
-            Worker(client, task_queue=queue, workflows=workflows, activities=fake.cluster, max_cached_workflows=50)
+            Worker(
+                client,
+                task_queue=queue,
+                workflows=workflows,
+                activities=fake.cluster,
+                max_cached_workflows=50,
+                max_heartbeat_throttle_interval=HEARTBEAT_EVERY,
+            )
         )
         if not fake.host_silent:
-            await stack.enter_async_context(Worker(client, task_queue=node_queue(node.name), activities=fake.host))
+            await stack.enter_async_context(
+                Worker(
+                    client,
+                    task_queue=node_queue(node.name),
+                    activities=fake.host,
+                    max_heartbeat_throttle_interval=HEARTBEAT_EVERY,
+                )
+            )
         await stack.enter_async_context(
             Worker(client, task_queue=node_queue(SUCCESSOR.name), activities=[fake.probe_host])
         )
@@ -200,6 +217,11 @@ async def incident_bench(
         finally:
             if keeper is not None:
                 await keeper.terminate()
+
+
+def leaves_nothing(world: FakeWorld) -> bool:
+    """No mark of an incident is on the node any more."""
+    return world.mark is None and not world.protected
 
 
 def quick_policy(**values: Any) -> IncidentPolicy:

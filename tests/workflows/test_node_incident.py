@@ -13,17 +13,13 @@ from sickbay.faults import Component, ComponentKind, FaultClass, Rung
 from sickbay.incident import CommandKind, FaultReport, FaultsCleared, HandoverReason, Outcome, Stage
 from sickbay.nodes import DrainOutcome, OwnerKind
 from sickbay.policy.model import ApprovalNeed, RungPolicy
-from tests.workflows.fake_world import FakeWorld, fault
-from tests.workflows.incident_bench import Bench, incident_bench, quick_policy
+from tests.workflows.fake_world import fault
+from tests.workflows.incident_bench import Bench, incident_bench, leaves_nothing, quick_policy
 from workflows.node_incident import NodeIncident
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FREE = RungPolicy(approval=ApprovalNeed.NEVER, deadline=timedelta(hours=1))
-
-
-def leaves_nothing(world: FakeWorld) -> bool:
-    return world.mark is None and not world.protected
 
 
 async def test_a_reset_cures_and_the_node_returns_with_proof(time_skipping: WorkflowEnvironment) -> None:
