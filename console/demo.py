@@ -24,7 +24,7 @@ from console.demo_report import markdown
 from console.errors import UserError
 from console.incident_desk import find, order, read
 from console.incident_text import console_for_people
-from console.stage import Stage, controlled, staged, working_folder
+from console.stage import Stage, controlled, staged, until_controlled, working_folder
 from sickbay import names
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Rung
@@ -77,6 +77,7 @@ async def _run(folder: Path, *, interactive: bool, log: Path | None, keep: bool)
         async with staged(LOG_SCENARIO if log else SCENARIO, folder) as stage, controlled(stage, policy_file):
             console.print(f"Temporal's UI: {stage.temporal.ui}", style="bold", soft_wrap=True)
             os.environ["TEMPORAL_ADDRESS"] = stage.temporal.server
+            await until_controlled(stage)
             demo = Demo(stage, await connect(), console, interactive=interactive)
             code = await (demo.play_log(lines) if log else demo.play())
             if keep:

@@ -37,7 +37,7 @@ class TemporalAddresses(Frozen):
 async def embedded_temporal(folder: Path) -> AsyncIterator[TemporalAddresses]:
     """A server while the block runs. Raises UserError if the program is missing or does not start."""
     program = _program()
-    port, ui_port = _free_ports(2)
+    port, ui_port = free_ports(2)
     command = [
         *(program, "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--ui-port", str(ui_port)),
         *("--db-filename", str(folder / "temporal.db"), "--log-level", "error", *_PRAGMAS, *_FINE_TIMERS),
@@ -72,7 +72,7 @@ async def _answers(address: str) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on at this moment; held together, so that all differ."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:

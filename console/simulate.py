@@ -16,7 +16,7 @@ from rich.console import Console
 from console.controller import read_policy
 from console.errors import UserError
 from console.incident_text import console_for_people
-from console.stage import Stage, controlled, staged, working_folder
+from console.stage import CONTROLLER_LOG, Stage, controlled, staged, until_controlled, working_folder
 from simulator.scenario import ScenarioError, built_in, load
 
 
@@ -49,11 +49,12 @@ async def _run(scenario: str, folder: Path, policy: Path | None, speed: float | 
     console = console_for_people()
     with resources.as_file(resources.files("console") / "demo_policy.yaml") as shipped:
         async with staged(scenario, folder, speed=speed) as stage, controlled(stage, policy or shipped) as controller:
+            await until_controlled(stage)
             _tell(console, stage)
             async with aiohttp.ClientSession(stage.simulator.control) as session, session.post("/play") as answer:
                 answer.raise_for_status()
             await controller.wait()
-            raise UserError(f"the controller ended; see {folder / 'controller.log'}", 1)
+            raise UserError(f"the controller ended; see {folder / CONTROLLER_LOG}", 1)
 
 
 def _tell(console: Console, stage: Stage) -> None:

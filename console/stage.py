@@ -15,15 +15,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 from pydantic import ValidationError
 
-from console.embedded_temporal import TemporalAddresses, embedded_temporal
+from console.embedded_temporal import TemporalAddresses, embedded_temporal, free_ports
 from console.errors import UserError
 from console.processes import last_lines, running
 from sickbay.model import Frozen
 
 CLUSTER: Final = "demo"
 START_SECONDS: Final = 120.0
+LOOK_SECONDS: Final = 0.2
+CONTROLLER_LOG: Final = "controller.log"
 SICKBAY: Final = (sys.executable, "-m", "console")
 
 _AGENT_SETTINGS: Final = {
@@ -40,7 +43,6 @@ _AGENT_SETTINGS: Final = {
 
 _CONTROLLER_SETTINGS: Final = {
     "SICKBAY_SERVE_HOST": "127.0.0.1",
-    "SICKBAY_SERVE_PORT": "0",
     "SICKBAY_CLUSTER": CLUSTER,
     "SICKBAY_AWS_REGION": "eu-west-1",
     "SICKBAY_LEADER_ELECTION": "false",
@@ -68,6 +70,8 @@ class Stage(Frozen):
     folder: Path
     temporal: TemporalAddresses
     simulator: SimulatorAddresses
+    controller_port: int
+    """Where a controller of this stage serves its health."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -76,6 +80,7 @@ class Stage(Frozen):
             **_CONTROLLER_SETTINGS,
             **_NO_CREDENTIALS,
             "TEMPORAL_ADDRESS": self.temporal.server,
+            "SICKBAY_SERVE_PORT": str(self.controller_port),
             "SICKBAY_KUBECONFIG": str(self.simulator.kubeconfig),
             "SICKBAY_AWS_ENDPOINT": self.simulator.aws,
         }
@@ -102,7 +107,8 @@ async def staged(scenario: str, folder: Path, *, speed: float | None = None) -> 
         environment = {**os.environ, **_AGENT_SETTINGS, "TEMPORAL_ADDRESS": temporal.server}
         log = folder / "simulator.log"
         process = await stack.enter_async_context(running(command, log, environment, stdout=asyncio.subprocess.PIPE))
-        yield Stage(folder=folder, temporal=temporal, simulator=await _ready(process, log))
+        simulator = await _ready(process, log)
+        yield Stage(folder=folder, temporal=temporal, simulator=simulator, controller_port=free_ports(1)[0])
 
 
 @asynccontextmanager
@@ -111,8 +117,27 @@ async def controlled(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """The real controller on this stage, while the block runs."""
     environment = {**os.environ, **stage.environment, "SICKBAY_POLICY_FILE": str(policy), **(settings or {})}
-    async with running((*SICKBAY, "controller"), stage.folder / "controller.log", environment) as process:
+    async with running((*SICKBAY, "controller"), stage.folder / CONTROLLER_LOG, environment) as process:
         yield process
+
+
+async def until_controlled(stage: Stage) -> None:
+    """Wait until the stage's controller serves incidents. Raises UserError if it does not come to that."""
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{stage.controller_port}") as session:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not await _answers_ready(session):  # noqa: ASYNC110 - what it waits for is in another process
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError as error:
+            raise UserError(f"the controller is not ready: {last_lines(stage.folder / CONTROLLER_LOG)}") from error
+
+
+async def _answers_ready(session: aiohttp.ClientSession) -> bool:
+    try:
+        async with session.get("/readyz") as answer:
+            return answer.ok
+    except aiohttp.ClientError:
+        return False
 
 
 async def _ready(process: asyncio.subprocess.Process, log: Path) -> SimulatorAddresses:
