@@ -29,8 +29,8 @@ HOST_HEARTBEAT: Final = timedelta(seconds=10)
 """A host activity that is silent for so long runs on a machine that died under it."""
 HOST_ONCE: Final = RetryPolicy(maximum_attempts=2, initial_interval=timedelta(seconds=1))
 
-WAIT_HEARTBEAT: Final = timedelta(seconds=60)
-"""Of activities that wait on the controller's worker; a lost worker is noticed within it."""
+WAIT_HEARTBEAT: Final = timedelta(seconds=20)
+"""Of activities that wait on the controller's worker; a lost worker is noticed within it. Four of their heartbeats."""
 WAIT_SLACK: Final = timedelta(minutes=2)
 """Beyond the deadline that the activity itself keeps."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from console.errors import UserError
 from console.incident_desk import find, order, read
 from sickbay import names, search_attributes
 from sickbay.faults import Rung
@@ -16,6 +17,8 @@ from simulator.host.faults import HostFault
 from tests.scenarios.cluster import Cluster, incident_id
 from tests.scenarios.invariants import marks_of
 from tests.scenarios.waiting import PATIENCE_SECONDS, seen
+
+TRIES = 4
 
 
 class Case:
@@ -81,9 +84,16 @@ class Case:
         return "\n".join(f"{entry.at:%H:%M:%S.%f} {entry.text}" for entry in view.timeline)
 
     async def order(self, kind: CommandKind, rung: Rung | None = None) -> CommandReply:
-        """A person's order."""
+        """A person's order, repeated as the same one while no controller answers."""
         command = Command(kind=kind, by="ada", reason="the story asks", rung=rung, request_id=uuid.uuid4().hex)
-        return await order(await find(self.cluster.client, self.incident_id), command)
+        handle = await find(self.cluster.client, self.incident_id)
+        for _ in range(TRIES - 1):
+            try:
+                return await order(handle, command)
+            except UserError as error:
+                if "no controller answered" not in str(error):
+                    raise
+        return await order(handle, command)
 
     async def ends(self, seconds: float = PATIENCE_SECONDS) -> IncidentResult:
         """Wait for the end; no mark of ours may be left on the node at that moment."""

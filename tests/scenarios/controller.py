@@ -17,8 +17,9 @@ class Controller:
         self._policy = policy
         self._processes = AsyncExitStack()
         self._process: asyncio.subprocess.Process | None = None
+        self.starts = 0
         self.turn = asyncio.Lock()
-        """Held by who kills it, until it runs again: each death is of one story."""
+        """Held by who kills it, until another is started: each death is of one story."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -31,6 +32,7 @@ class Controller:
 
     async def start(self) -> None:
         """Start a new one; it connects and reconciles by itself."""
+        self.starts += 1
         self._process = await self._processes.enter_async_context(controlled(self._stage, self._policy))
 
     async def kill(self) -> None:

@@ -23,9 +23,10 @@ SCENARIO = """
 speed: 20
 times: {boot: 20, reboot: 60, gpu_reset: 40}
 pools:
-  - {name: p5, kind: karpenter, nodes: 7}
+  - {name: p5, kind: karpenter, nodes: 6}
   - {name: guarded, kind: karpenter, nodes: 1}
   - {name: narrow, kind: karpenter, nodes: 2}
+  - {name: silent, kind: karpenter, nodes: 1}
 jobs:
   - {name: llama, pool: guarded, workers: 1, min_available: 1}
 """
@@ -33,7 +34,7 @@ POOLS = """
 pools:
   guarded: {drain: {deadline: 5s}}
   narrow: {taint: {enabled: true}, budget: {max_unavailable: {count: 1, percent: 100}}}
-  p5: {host_pickup: 5s}
+  silent: {host_pickup: 5s, faults: {node-not-ready: {tolerance: 2s}}}
 """
 PROTECTED = "p5-0"
 """Somebody keeps Karpenter away from this node."""
@@ -113,7 +114,7 @@ async def a_node_deleted_by_somebody_else_ends_its_incident(stage: Cluster) -> N
 
 
 async def a_hung_kubelet_leads_to_a_reboot_from_outside(stage: Cluster) -> None:
-    case = await Case.of(stage, "p5-5")
+    case = await Case.of(stage, "silent-0")
     await case.falls_ill(faults.HANGS)
     result = await case.ends()
     assert (result.outcome, result.rung) == (Outcome.RETURNED, Rung.REBOOT)
@@ -121,7 +122,7 @@ async def a_hung_kubelet_leads_to_a_reboot_from_outside(stage: Cluster) -> None:
 
 
 async def an_agent_killed_in_the_middle_of_a_reset_costs_no_reboot(stage: Cluster) -> None:
-    case = await Case.of(stage, "p5-6")
+    case = await Case.of(stage, "p5-5")
     await case.falls_ill(faults.NEEDS_RESET)
     await case.comes_to(Stage.REPAIRING)
     await stage.kill_agent(case.instance_id)
