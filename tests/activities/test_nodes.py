@@ -211,6 +211,30 @@ async def test_a_node_is_observed_with_its_claim(kube_server: KubeUnderTest, nod
     assert (seen.pool, seen.provider_id, seen.boot_id, seen.gpu_allocatable) == ("p5", provider, "boot-1", 8)
 
 
+async def test_a_lease_of_another_remediator_is_a_lock(kube_server: KubeUnderTest, nodes: NodeActivities) -> None:
+    ref = await make_node(kube_server)
+    await kube_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": "medik8s-leases"}})
+    spec = {
+        "holderIdentity": "NodeHealthCheck-x",
+        "leaseDurationSeconds": 3600,
+        "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    leases = "/apis/coordination.k8s.io/v1/namespaces/medik8s-leases/leases"
+    await kube_server.request("POST", leases, {"metadata": {"name": f"node-{ref.name}"}, "spec": spec})
+    (lock,) = (await nodes.observe_node(NodeQuery(node=ref))).foreign_locks
+    assert "NodeHealthCheck-x" in lock
+
+
+async def test_a_cluster_without_medik8s_needs_no_rights_there(
+    kube_server: KubeUnderTest, nodes: NodeActivities
+) -> None:
+    if kube_server.simulator is None:
+        pytest.skip("a real API server forbids nothing here")
+    ref = await make_node(kube_server)
+    kube_server.simulator.faults.add(RequestFault(method="GET", path="/leases/", status=403))
+    assert (await nodes.observe_node(NodeQuery(node=ref))).foreign_locks == ()
+
+
 async def test_a_boot_wait_ends_when_the_node_is_back_with_all_its_gpus(
     kube_server: KubeUnderTest, nodes: NodeActivities
 ) -> None:
