@@ -7,22 +7,20 @@ from sickbay.permits import Permit, PermitRefusal, PermitRelease, PermitRenewal,
 
 @workflow.defn(name="FakeBudget")
 class FakeBudget:
-    """Grants or refuses every request at once, lets it wait with a reason, forgets what it granted, or is silent."""
+    """Grants or refuses every request at once, lets it wait with a reason, or is silent."""
 
     def __init__(self) -> None:
         self._inbox: list[PermitRequest] = []
-        self._answer = ""
         self._renewals = 0
         self._holders: list[str] = []
 
     @workflow.run
     async def run(self, answer: str) -> None:
-        self._answer = answer
         while True:
             await workflow.wait_condition(lambda: bool(self._inbox))
             request = self._inbox.pop(0)
             holder = workflow.get_external_workflow_handle(request.holder)
-            if answer in ("grant", "forget"):
+            if answer == "grant":
                 self._holders.append(request.holder)
                 now = workflow.now()
                 permit = Permit(holder=request.holder, epoch=1, granted_at=now, expires_at=now + request.lease)
@@ -37,11 +35,8 @@ class FakeBudget:
         self._inbox.append(request)
 
     @workflow.signal
-    async def renew_permit(self, renewal: PermitRenewal) -> None:
+    def renew_permit(self, renewal: PermitRenewal) -> None:
         self._renewals += 1
-        if self._answer == "forget":
-            refusal = PermitRefusal(holder=renewal.holder, reason="no longer held")
-            await workflow.get_external_workflow_handle(renewal.holder).signal("permit_refused", refusal)
 
     @workflow.signal
     def release_permit(self, release: PermitRelease) -> None:

@@ -86,6 +86,8 @@ class FakeWorld:
     foreign_locks: tuple[str, ...] = ()
     owner: OwnerKind = OwnerKind.KARPENTER
     host_silent: bool = False
+    unhealthy: bool = False
+    """A condition of the node stays bad, whatever is done about its faults."""
     drain: DrainOutcome = DrainOutcome.DRAINED
     drain_hangs: bool = False
     """It heartbeats for ever, and stops when it is told to."""
@@ -144,7 +146,7 @@ class FakeWorld:
             gpu_capacity=8,
             gpu_allocatable=8,
             conditions_fresh=True,
-            conditions_healthy=not self.sick,
+            conditions_healthy=not (self.sick or self.unhealthy),
         )
 
     @activity.defn

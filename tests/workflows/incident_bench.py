@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -31,7 +32,7 @@ from sickbay.incident import (
 )
 from sickbay.names import budget_id, node_queue
 from sickbay.nodes import NodeRef
-from sickbay.permits import Permit
+from sickbay.permits import Permit, PermitRefusal
 from sickbay.policy.model import IncidentPolicy
 from tests.workflows.fake_budget import FakeBudget
 from tests.workflows.fake_world import SUCCESSOR, FakeWorld
@@ -144,6 +145,11 @@ class Bench:
         """A permit, at last."""
         await self.handle.signal("permit_granted", _permit(self.handle.id))
 
+    async def take_permit_back(self) -> None:
+        """The budget's word that the permit is no longer held."""
+        refusal = PermitRefusal(holder=self.handle.id, reason="no longer held")
+        await self.handle.signal("permit_refused", refusal)
+
     async def permit_holders(self) -> list[str]:
         budget = self.environment.client.get_workflow_handle(budget_id(self.world.node.cluster))
         held: list[str] = await budget.query(FakeBudget.holders)
@@ -175,7 +181,7 @@ async def incident_bench(
     """A bench with its own cluster, queue and budget.
 
     `budget` is in_hand (the permit is there from the start: a clock that skips does not wait for another workflow's
-    signal), grant, forget (what it granted, by the time that it is renewed), wait, refuse, silent, or none.
+    signal), grant, wait, refuse, silent, or none.
     """
     unique = uuid.uuid4().hex[:8]
     node = NodeRef(
@@ -216,7 +222,8 @@ async def incident_bench(
             yield bench
         finally:
             if keeper is not None:
-                await keeper.terminate()
+                with suppress(RPCError):  # a test may have ended it before
+                    await keeper.terminate()
 
 
 def leaves_nothing(world: FakeWorld) -> bool:
