@@ -66,6 +66,15 @@ class InstanceCall(Frozen):
     instance_id: str
     incident_id: str
     attempt: int
+    decided_at: datetime | None = None
+    """When the incident decided on it. All incidents of one machine bear one id, and each counts its attempts from 1,
+    so that an older incident's tag would pass for this one's."""
+
+    @property
+    def key(self) -> str:
+        """What makes two calls the same act; at most 256 characters, as a tag's value."""
+        decided = f"/{self.decided_at.isoformat()}" if self.decided_at else ""
+        return f"{self.incident_id}/{self.attempt}{decided}"[-256:]
 
 
 class InstanceCallReport(Frozen):
@@ -123,7 +132,7 @@ class Ec2Activities:
             raise ApplicationError(
                 f"instance {call.instance_id} is {state} and cannot be rebooted", type="aws-state", non_retryable=True
             )
-        intent = f"{call.incident_id}/{call.attempt}"
+        intent = call.key
         if any(tag.get("Key") == TAG_REBOOT and tag.get("Value") == intent for tag in described.get("Tags", [])):
             return InstanceCallReport(requested=False, already=True)
         with aws_call(f"tag instance {call.instance_id} before its reboot"):

@@ -46,6 +46,8 @@ class ResetRequest(Frozen):
     """Refused on another boot: somebody rebooted the node since the intent was recorded."""
     pcis: tuple[str, ...] = ()
     """GPUs to reset, e.g. `0000:61:00`; all of them if empty."""
+    decided_at: datetime | None = None
+    """When the intent was recorded; see `host_ledger.Entry`."""
 
 
 class ResetReport(Frozen):
@@ -65,6 +67,8 @@ class RebootRequest(Frozen):
     incident_id: str
     attempt: int
     boot_id: str
+    decided_at: datetime | None = None
+    """When the intent was recorded; see `host_ledger.Entry`."""
 
 
 class RebootReport(Frozen):
@@ -120,16 +124,10 @@ class HostActivities:
         async with self._acting:
             if self._settings.boot_id() != request.boot_id:
                 return ResetReport(reset=False, refused="the host was rebooted since the reset was decided")
-            entry = self._ledger.find(HostAct.RESET, request.incident_id, request.attempt)
-            if entry is not None and entry.done:
-                return ResetReport(reset=True, already=True, clients_stopped=entry.clients_stopped)
-            entry = Entry(
-                act=HostAct.RESET,
-                incident_id=request.incident_id,
-                attempt=request.attempt,
-                boot_id=request.boot_id,
-                asked_at=self._now(),
-            )
+            entry = self._entry(HostAct.RESET, request)
+            before = self._ledger.find(entry)
+            if before is not None and before.done:
+                return ResetReport(reset=True, already=True, clients_stopped=before.clients_stopped)
             return await self._reset_once(entry, request.pcis)
 
     async def _reset_once(self, entry: Entry, pcis: tuple[str, ...]) -> ResetReport:
@@ -160,15 +158,9 @@ class HostActivities:
         async with self._acting:
             if self._settings.boot_id() != request.boot_id:
                 return RebootReport(requested=False, already=True)
-            if self._ledger.find(HostAct.REBOOT, request.incident_id, request.attempt) is not None:
+            entry = self._entry(HostAct.REBOOT, request)
+            if self._ledger.find(entry) is not None:
                 return RebootReport(requested=False, already=True)
-            entry = Entry(
-                act=HostAct.REBOOT,
-                incident_id=request.incident_id,
-                attempt=request.attempt,
-                boot_id=request.boot_id,
-                asked_at=self._now(),
-            )
             self._ledger.write(entry)
             words = shlex.split(self._settings.reboot_command)
             result = await asyncio.to_thread(run_child, words, timedelta(seconds=_REBOOT_COMMAND_SECONDS))
@@ -177,6 +169,16 @@ class HostActivities:
                 return RebootReport(requested=True)
             self._ledger.strike(entry)
             return RebootReport(requested=False, refused=f"the host refused to reboot: {result.words}")
+
+    def _entry(self, act: HostAct, request: ResetRequest | RebootRequest) -> Entry:
+        return Entry(
+            act=act,
+            incident_id=request.incident_id,
+            attempt=request.attempt,
+            boot_id=request.boot_id,
+            asked_at=self._now(),
+            decided_at=request.decided_at,
+        )
 
 
 async def _with_heartbeats(work: Coroutine[Any, Any, T]) -> T:

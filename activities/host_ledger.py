@@ -30,14 +30,16 @@ class Entry(Frozen):
     attempt: int
     boot_id: str
     asked_at: datetime
+    decided_at: datetime | None = None
+    """When the incident decided on it: all incidents of a machine bear one id, and each counts attempts from 1."""
     clients_stopped: tuple[str, ...] = ()
     """Services that we stopped and must start again, until `done`."""
     done: bool = False
 
     @property
-    def key(self) -> tuple[HostAct, str, int]:
+    def key(self) -> tuple[HostAct, str, int, datetime | None]:
         """What makes two calls the same act."""
-        return (self.act, self.incident_id, self.attempt)
+        return (self.act, self.incident_id, self.attempt, self.decided_at)
 
 
 class _Entries(Frozen):
@@ -50,10 +52,9 @@ class HostLedger:
     def __init__(self, state_dir: Path) -> None:
         self._file = StateFile(state_dir / "host-acts.json", _Entries)
 
-    def find(self, act: HostAct, incident_id: str, attempt: int) -> Entry | None:
-        """The entry of an act, if it was ever asked for."""
-        key = (act, incident_id, attempt)
-        return next((entry for entry in self._entries() if entry.key == key), None)
+    def find(self, asked: Entry) -> Entry | None:
+        """The entry of the same act, if it was ever asked for."""
+        return next((entry for entry in self._entries() if entry.key == asked.key), None)
 
     def unfinished_resets(self) -> tuple[Entry, ...]:
         """Resets in whose middle the agent died."""

@@ -37,7 +37,13 @@ class HostCalls(Outside):
         return await told(
             workflow.execute_activity_method(
                 HostActivities.reset_gpus,
-                ResetRequest(incident_id=self._incident_id, attempt=intent.attempt, boot_id=intent.boot_id, pcis=pcis),
+                ResetRequest(
+                    incident_id=self._incident_id,
+                    attempt=intent.attempt,
+                    boot_id=intent.boot_id,
+                    pcis=pcis,
+                    decided_at=intent.recorded_at,
+                ),
                 task_queue=node_queue(self._node.name),
                 schedule_to_start_timeout=self._policy.host_pickup,
                 start_to_close_timeout=self._policy.reset_gpu.deadline,
@@ -53,11 +59,17 @@ class HostCalls(Outside):
         return await told(
             workflow.execute_activity_method(
                 HostActivities.reboot_host,
-                RebootRequest(incident_id=self._incident_id, attempt=intent.attempt, boot_id=intent.boot_id),
+                RebootRequest(
+                    incident_id=self._incident_id,
+                    attempt=intent.attempt,
+                    boot_id=intent.boot_id,
+                    decided_at=intent.recorded_at,
+                ),
                 task_queue=node_queue(self._node.name),
                 schedule_to_start_timeout=self._policy.host_pickup,
                 start_to_close_timeout=timedelta(minutes=1),
-                retry_policy=policies.HOST_ONCE,
+                heartbeat_timeout=policies.HOST_HEARTBEAT,
+                retry_policy=policies.HOST_ORDER,
                 summary=f"reboot {self._node.name} from inside",
             )
         )

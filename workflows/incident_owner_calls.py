@@ -113,7 +113,12 @@ class OwnerCalls(Outside):
         return await told(
             workflow.execute_activity_method(
                 Ec2Activities.reboot_instance,
-                InstanceCall(instance_id=self._node.machine, incident_id=self._incident_id, attempt=intent.attempt),
+                InstanceCall(
+                    instance_id=self._node.machine,
+                    incident_id=self._incident_id,
+                    attempt=intent.attempt,
+                    decided_at=intent.recorded_at,
+                ),
                 start_to_close_timeout=policies.CALL,
                 schedule_to_close_timeout=policies.ACT_DEADLINE,
                 retry_policy=policies.ACT,

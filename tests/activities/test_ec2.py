@@ -87,6 +87,16 @@ def test_a_repeated_reboot_of_one_attempt_is_one_reboot(ec2: "EC2Client", instan
     assert activities.reboot_instance(call(instance, attempt=2)).requested
 
 
+def test_a_reboot_of_an_earlier_incident_is_not_this_ones(ec2: "EC2Client", instance: str) -> None:
+    activities = Ec2Activities(ec2)
+    earlier, later = (
+        call(instance).model_copy(update={"decided_at": datetime(2026, 11, day, tzinfo=UTC)}) for day in (1, 8)
+    )
+    assert activities.reboot_instance(earlier).requested
+    assert activities.reboot_instance(later).requested
+    assert activities.reboot_instance(later).already
+
+
 def test_a_throttled_reboot_leaves_no_trace_and_says_when_to_try_again(ec2: "EC2Client", stub: Stubber) -> None:
     stub.add_response("describe_instances", described("running"))
     stub.add_response("create_tags", {})

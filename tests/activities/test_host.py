@@ -5,6 +5,7 @@ import os
 import shlex
 import stat
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,19 @@ async def test_a_repeated_order_in_the_same_boot_is_one_reboot(host: Host, tmp_p
     assert (await host.reboot(attempt=2)).requested
 
 
+async def test_a_later_incident_of_the_machine_is_not_taken_for_an_earlier_one(host: Host, tmp_path: Path) -> None:
+    first, second = (datetime(2026, 11, day, tzinfo=UTC) for day in (1, 8))
+    asked = tmp_path / "asked"
+    command = f"sh -c 'echo reboot >> {shlex.quote(str(asked))}'"
+    host.activities = HostActivities(host.settings.model_copy(update={"reboot_command": command}), host.agent)
+    assert (await host.reset(decided_at=first)).reset
+    assert not (await host.reset(decided_at=second)).already
+    assert (await host.reboot(decided_at=first)).requested
+    assert (await host.reboot(decided_at=second)).requested
+    assert (await host.reboot(decided_at=second)).already
+    assert asked.read_text() == "reboot\nreboot\n"
+
+
 async def test_a_host_that_refuses_to_reboot_says_why_and_may_be_asked_again(host: Host) -> None:
     command = "sh -c 'echo Access denied >&2; exit 4'"
     host.activities = HostActivities(host.settings.model_copy(update={"reboot_command": command}), host.agent)
@@ -251,18 +265,20 @@ async def test_a_pass_tells_temporal_that_it_lives(host: Host) -> None:
 
 def test_the_ledger_keeps_only_its_newest_entries(tmp_path: Path) -> None:
     ledger = HostLedger(tmp_path)
-    for attempt in range(60):
-        ledger.write(
-            Entry.model_validate(
-                {
-                    "act": "reset",
-                    "incident_id": "a",
-                    "attempt": attempt,
-                    "boot_id": "b",
-                    "asked_at": "2026-11-30T12:00:00Z",
-                }
-            )
+    entries = [
+        Entry.model_validate(
+            {
+                "act": "reset",
+                "incident_id": "a",
+                "attempt": attempt,
+                "boot_id": "b",
+                "asked_at": "2026-11-30T12:00:00Z",
+            }
         )
-    assert ledger.find(HostAct.RESET, "a", 9) is None
-    assert ledger.find(HostAct.RESET, "a", 10) is not None
+        for attempt in range(60)
+    ]
+    for entry in entries:
+        ledger.write(entry)
+    assert ledger.find(entries[9]) is None
+    assert ledger.find(entries[10]) is not None
     assert os.listdir(tmp_path) == ["host-acts.json"]
