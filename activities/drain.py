@@ -19,6 +19,7 @@ from activities.kube import KubeFinalError, KubePassingError, Refusal, call, lis
 from activities.node_reads import get_node
 from activities.waiting import Clock, heartbeats, started_at, told_before, utc_now
 from sickbay import eviction
+from sickbay.cordons import uncordoned_by_person
 from sickbay.eviction import EvictionAnswer, Handling, PodPlan
 from sickbay.kube_objects import Pod, PodDisruptionBudget, Status
 from sickbay.model import Frozen
@@ -45,6 +46,10 @@ class DrainRequest(Frozen):
     incident_id: str
     goal: DrainGoal
     policy: DrainPolicy
+
+
+class _OrderedToStop(Exception):  # noqa: N818 - a person's order, not an error
+    """A person made the node schedulable again: no further pod leaves it."""
 
 
 class DrainActivities:
@@ -104,6 +109,8 @@ class _Drain:
         while True:
             try:
                 seen = await self._look()
+            except _OrderedToStop:
+                return self.report(DrainOutcome.CANCELLED)
             except PassingError:
                 # An API server restarts too; what we saw last still tells what stood in the way.
                 clear_looks = 0
@@ -125,6 +132,8 @@ class _Drain:
         node = await get_node(self._api, self._request.node)
         if node is None:
             return None
+        if uncordoned_by_person(node):
+            raise _OrderedToStop
         query = {"fieldSelector": f"spec.nodeName={self._request.node.name}"}
         pods = await list_all(self._api, "/api/v1/pods", Pod, query=query)
         goal, policy, now = self._request.goal, self._request.policy, self._clock()

@@ -72,7 +72,11 @@ def contain(node: Node, incident_id: str, at: datetime, taint: TaintPolicy) -> C
     if node.spec.unschedulable and taints is None:
         return ContainDecision(prior_unschedulable=prior)
     # Software that we know took our cordon away: from now on its traces are old ones (`cordons.uncordoned_by_person`).
-    again: dict[str, str | None] = {} if node.spec.unschedulable else {names.ANNOTATION_CONTAINED_AT: at.isoformat()}
+    # A cordon that stood before ours went with it, so that the new one is ours alone.
+    again: dict[str, str | None] = {}
+    if not node.spec.unschedulable:
+        prior = False
+        again = {names.ANNOTATION_CONTAINED_AT: at.isoformat(), names.ANNOTATION_PRIOR_UNSCHEDULABLE: "false"}
     return ContainDecision(change=_change(node, again, True, taints), prior_unschedulable=prior)
 
 

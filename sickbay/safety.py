@@ -21,6 +21,8 @@ class Obstacle(StrEnum):
     OTHER_INCIDENT = "other_incident"
     PERSON_RELEASED = "person_released"
     FOREIGN_LOCK = "foreign_lock"
+    NOT_CONTAINED = "not_contained"
+    """New work may have come since the drain: software we know took our cordon away, or our mark is gone."""
     PERMIT_LOST = "permit_lost"
 
 
@@ -61,6 +63,10 @@ def objection_to_disrupting(
         return objection
     if look.foreign_locks:
         return Objection(obstacle=Obstacle.FOREIGN_LOCK, reason="; ".join(look.foreign_locks))
+    if look.incident_mark != incident_id or not look.unschedulable:
+        return Objection(
+            obstacle=Obstacle.NOT_CONTAINED, reason=f"node {node.name} takes new work: contain and drain it"
+        )
     if permit is None or permit.expires_at <= now:
         return Objection(obstacle=Obstacle.PERMIT_LOST, reason="the permit to disrupt is not held any more")
     return None

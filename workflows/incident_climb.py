@@ -25,6 +25,9 @@ from workflows.incident_settling import Settling
 from workflows.incident_waits import Ended, IncidentWaits
 from workflows.outside import HostSilentError, OutsideError, failure_of
 
+_MADE_BY_OTHERS = (Obstacle.FOREIGN_LOCK, Obstacle.NOT_CONTAINED)
+"""Obstacles that other software makes and takes away; past a deadline a person is asked."""
+
 
 class Climb:
     """The climbing of one incident."""
@@ -120,7 +123,7 @@ class Climb:
         """Whether the node is empty enough for the step. Only drained is drained (design, 3.8)."""
         record = self._record
         look = await self._waits.look()
-        if look.incident_mark is None:
+        if look.incident_mark is None or not look.unschedulable:
             await self._waits.contain()
         if self._waits.overtaken(step):
             return False
@@ -171,7 +174,7 @@ class Climb:
         while not self._waits.overtaken(step):
             look = await self._waits.look()
             objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
-            if objection is None or objection.obstacle is not Obstacle.FOREIGN_LOCK:
+            if objection is None or objection.obstacle not in _MADE_BY_OTHERS:
                 record.change(locked_since=None)
             if objection is None:
                 return None if self._waits.overtaken(step) else look
@@ -179,13 +182,15 @@ class Climb:
             if objection.obstacle is Obstacle.PERMIT_LOST:
                 record.change(permit=None)
                 return None
-            if objection.obstacle is not Obstacle.FOREIGN_LOCK:
+            if objection.obstacle not in _MADE_BY_OTHERS:
                 return None
             locked_since = record.state.locked_since or workflow.now()
             record.change(locked_since=locked_since)
             until = locked_since + self._policy.foreign_lock_deadline
             if workflow.now() >= until:
                 record.hand_over(HandoverReason.FOREIGN_LOCK, objection.reason)
+                return None
+            if objection.obstacle is Obstacle.NOT_CONTAINED:
                 return None
             pause = min(workflow.now() + self._policy.verify_every, until)
             await self._waits.for_plan_to_change(step, pause, objection.reason)

@@ -229,6 +229,16 @@ async def test_a_pod_that_came_after_the_list_leaves_too(kube_server: KubeUnderT
     assert report.evicted == ("default/first", "default/second")
 
 
+async def test_a_persons_uncordon_stops_the_drain(kube_server: KubeUnderTest, drain: DrainActivities) -> None:
+    asked = await request(kube_server)
+    mark = {"sickbay.dev/incident": asked.incident_id}
+    patch = {"metadata": {"annotations": mark}, "spec": {"unschedulable": False}}
+    await kube_server.request("PATCH", "/api/v1/nodes/node-a?fieldManager=kubectl-edit", patch, MERGE_PATCH)
+    await kube_server.create_pod("serve-1", owner=REPLICAS)
+    report = await drain.drain_node(asked)
+    assert (report.outcome, report.evicted) == (DrainOutcome.CANCELLED, ())
+
+
 async def test_a_new_pod_of_the_same_name_elsewhere_does_not_count(
     kube_server: KubeUnderTest, drain: DrainActivities
 ) -> None:

@@ -169,6 +169,18 @@ def test_an_uncordon_by_the_driver_upgrade_is_undone() -> None:
     assert again["metadata"]["annotations"][names.ANNOTATION_PRIOR_UNSCHEDULABLE] == "false"
 
 
+def test_a_cordon_that_went_away_is_not_left_behind_once_we_cordon_anew() -> None:
+    upgraded = contained(raw_node(cordoned_by="gpu-operator"))
+    upgraded["spec"].pop("unschedulable")
+    moved: Json = {"f:metadata": {"f:labels": {"f:nvidia.com/gpu-driver-upgrade-state": {}}}}
+    upgraded["metadata"]["managedFields"] = [
+        {"manager": "gpu-operator", "time": "2026-03-01T12:30:00Z", "fieldsV1": moved}
+    ]
+    again = contained(upgraded)
+    assert again["spec"]["unschedulable"]
+    assert not released(again)["spec"].get("unschedulable")
+
+
 def test_a_cordon_that_a_person_set_during_the_incident_stays() -> None:
     marked = contained(raw_node())
     owned: Json = {"f:spec": {"f:unschedulable": {}}}
