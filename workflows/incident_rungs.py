@@ -102,7 +102,7 @@ class RungRunner:
         """
         deadline = self._policy.reboot.deadline
         if not await self._rebooted_from_inside(intent):
-            # The host may have taken the order, and its worker gone down before it could say so: no second reboot.
+            # The host may have rebooted although its worker failed to say so: no second reboot.
             running = (await self._calls.look()).boot_id
             if running == intent.boot_id and (refused := await self._reboot_from_outside(intent)):
                 return refused
@@ -117,9 +117,12 @@ class RungRunner:
         return _reboot_end(intent, look)
 
     async def _rebooted_from_inside(self, intent: Intent) -> bool:
+        """Whether the node's worker took the order, as far as anybody knows: if it fell silent over it, it may have."""
         try:
             report = await self._calls.reboot_host(intent)
-        except (HostSilentError, OutsideError) as failed:
+        except HostSilentError as silent:
+            return silent.took
+        except OutsideError as failed:
             workflow.logger.info("no reboot from inside: %s", failed)
             return False
         return report.requested or report.already

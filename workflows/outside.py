@@ -18,7 +18,11 @@ T = TypeVar("T")
 
 
 class HostSilentError(Exception):
-    """Nobody serves the node's queue, or its worker died under the activity."""
+    """Nobody serves the node's queue, or its worker fell silent over the activity, which it then `took`."""
+
+    def __init__(self, message: str, *, took: bool) -> None:
+        super().__init__(message)
+        self.took = took
 
 
 class OutsideError(Exception):
@@ -56,7 +60,8 @@ def failure_of(error: ActivityError) -> HostSilentError | OutsideError:
     cause = error.cause
     if isinstance(cause, ActivityTimeoutError):
         if cause.type in (TimeoutType.SCHEDULE_TO_START, TimeoutType.HEARTBEAT):
-            return HostSilentError(f"{error.activity_type}: the worker did not answer")
+            took = cause.type is TimeoutType.HEARTBEAT
+            return HostSilentError(f"{error.activity_type}: the worker did not answer", took=took)
         return OutsideError(f"{error.activity_type} did not end in time", final=False)
     final = isinstance(cause, ApplicationError) and cause.non_retryable
     return OutsideError(f"{error.activity_type}: {cause or error}", final=final)

@@ -28,6 +28,8 @@ ACT_DEADLINE: Final = timedelta(minutes=10)
 HOST_HEARTBEAT: Final = timedelta(seconds=10)
 """A host activity that is silent for so long runs on a machine that died under it."""
 HOST_ONCE: Final = RetryPolicy(maximum_attempts=2, initial_interval=timedelta(seconds=1))
+HOST_ORDER: Final = RetryPolicy(maximum_attempts=1)
+"""For an order that takes its worker away: a second try could only hide that the first was taken."""
 
 WAIT_HEARTBEAT: Final = timedelta(seconds=20)
 """Of activities that wait on the controller's worker; a lost worker is noticed within it. Four of their heartbeats."""
