@@ -83,14 +83,16 @@ def contain(node: Node, incident_id: str, at: datetime, taint: TaintPolicy) -> C
 def release(node: Node, incident_id: str, *, keep_cordon: bool) -> ReleaseDecision:
     """Undo what `contain` did for this incident, and only that. The cordon goes only if it is ours.
 
-    GPU clients that are still paused go back to work too, should the resume after the reset have failed.
+    GPU clients that are still paused go back to work too, should the resume after the reset have failed, and so does
+    Karpenter: an incident that was terminated undoes nothing itself.
     """
     taints = _without_taint(node, incident_id)
     resumed = gpu_clients.resume(node, incident_id).change
-    annotations = dict(resumed.annotations) if resumed else {}
+    unprotected = unprotect(node, incident_id).change
+    annotations = {**(resumed.annotations if resumed else {}), **(unprotected.annotations if unprotected else {})}
     labels = resumed.labels if resumed else {}
     if incident_mark(node) != incident_id:
-        change = _change(node, annotations, None, taints, labels) if resumed or taints is not None else None
+        change = _change(node, annotations, None, taints, labels) if annotations or taints is not None else None
         return ReleaseDecision(change=change, left_cordoned=node.spec.unschedulable)
     keeps = node.spec.unschedulable and (keep_cordon or not _cordon_is_ours(node))
     annotations |= {

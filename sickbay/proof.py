@@ -53,6 +53,7 @@ def proof_of_reset(intent: Intent, probe: HostProbe) -> Judgement:
     seen = [gpu.uuid for gpu in probe.gpus]
     missing += [f"GPU {uuid} is missing" for uuid in intent.gpu_uuids if uuid not in seen]
     wanted = gpus_of(intent)
+    missing += [f"GPU {pci} is missing" for pci in wanted if pci not in [gpu.pci for gpu in probe.gpus]]
     for gpu in probe.gpus:
         if wanted and gpu.pci not in wanted:
             continue
@@ -107,13 +108,15 @@ def gpus_of(intent: Intent) -> tuple[str, ...]:
 def relapses(intent: Intent, known: Iterable[Fault], reported: Iterable[Fault]) -> tuple[Fault, ...]:
     """Reported faults that arose after the intent's proof; the others are old news that arrived late.
 
-    By the clock where the fault has one, else by its count, which only grows.
+    By the clock where the fault has one, else by its count, which only grows. A fault of the boot that a reboot ended
+    is old whatever its clock says.
     """
     counts = {fault.identity: fault.count for fault in known}
     return tuple(
         fault
         for fault in reported
         if fault.rung is not Rung.NONE
+        and not (intent.rung is Rung.REBOOT and fault.boot_id and fault.boot_id == intent.boot_id)
         and (
             fault.last_seen > intent.proven_at
             if isinstance(fault.last_seen, datetime) and intent.proven_at is not None

@@ -4,9 +4,11 @@ Called by the incident workflow with a fresh look at the node. The order of the 
 others pointless: a node that is gone needs no permit.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
+from sickbay.faults import Fault
 from sickbay.model import Frozen
 from sickbay.nodes import NodeRef, NodeSnapshot
 from sickbay.permits import Permit
@@ -53,6 +55,17 @@ def objection_to_touching(node: NodeRef, incident_id: str, look: NodeSnapshot) -
             obstacle=Obstacle.PERSON_RELEASED, reason=f"somebody made node {node.name} schedulable again: an order"
         )
     return None
+
+
+def outlived(faults: Iterable[Fault], look: NodeSnapshot) -> tuple[Fault, ...]:
+    """Faults of an earlier boot that the node's agent, in the present one, does not see: the reboot has cured them.
+
+    The watch says so too, but it may lag behind a look by as long as the API server or Temporal was away.
+    """
+    if not (look.conditions_fresh and look.boot_id):
+        return ()
+    open_now = {fault.code for fault in look.faults}
+    return tuple(fault for fault in faults if fault.boot_id not in (None, look.boot_id) and fault.code not in open_now)
 
 
 def objection_to_disrupting(

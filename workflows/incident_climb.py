@@ -16,7 +16,7 @@ from sickbay.incident import HandoverReason, Intent, Outcome, Stage
 from sickbay.ladder import Step
 from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeSnapshot, OwnerKind
 from sickbay.policy.model import ApprovalNeed
-from sickbay.safety import Obstacle, objection_to_disrupting
+from sickbay.safety import Obstacle, objection_to_disrupting, outlived
 from workflows.incident_calls import IncidentCalls
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
@@ -173,6 +173,8 @@ class Climb:
         record = self._record
         while not self._waits.overtaken(step):
             look = await self._waits.look()
+            if over := outlived(record.state.faults, look):
+                record.clear(tuple(fault.code for fault in over))
             objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
             if objection is None or objection.obstacle not in _MADE_BY_OTHERS:
                 record.change(locked_since=None)

@@ -114,10 +114,11 @@ class IncidentRecord:
 
     @property
     def approved(self) -> bool:
-        """A person said yes to the step that is asked for."""
-        asked = self.asked
+        """A person said yes to the step since it is asked for; a yes to an older question is spent."""
+        asked = self.state.asked
         return asked is not None and any(
-            approval.rung is asked.rung and approval.attempt == asked.attempt for approval in self.state.approvals
+            approval.rung is asked.rung and approval.attempt == asked.attempt and approval.at >= asked.at
+            for approval in self.state.approvals
         )
 
     @property

@@ -178,6 +178,8 @@ class NodeIncident:
             await self._settling.settle(intent)
             return
         step = record.plan()
+        if not step.rung.disrupts:
+            record.ask(None)
         match step.rung:
             case Rung.NONE:
                 await self._recovered()

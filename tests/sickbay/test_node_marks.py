@@ -213,6 +213,14 @@ def test_a_missing_taint_of_ours_is_added_to_a_node_that_the_watch_contained() -
     assert [taint["key"] for taint in again["spec"]["taints"]] == [names.TAINT_INCIDENT]
 
 
+def test_release_gives_the_node_back_to_karpenter_too() -> None:
+    raw = raw_node()
+    marked = contained(raw)
+    protected = applied(marked, node_marks.protect(node(marked), OURS).change)
+    assert settled(released(protected)) == settled(raw)
+    assert node_marks.release(node(protected), OTHER, keep_cordon=False).change is None
+
+
 def test_do_not_disrupt_of_somebody_else_is_left_alone() -> None:
     raw = raw_node({node_marks.DO_NOT_DISRUPT: "true"})
     decision = node_marks.protect(node(raw), OURS)

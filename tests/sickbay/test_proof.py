@@ -207,3 +207,15 @@ def test_a_fault_that_asks_for_nothing_keeps_no_node_from_passing() -> None:
 def test_only_what_arose_after_the_proof_is_a_relapse(reported: Fault, relapsed: bool) -> None:
     known = (fault("xid-79", Rung.REBOOT, count=2),)
     assert bool(relapses(INTENT, known, (reported,))) is relapsed
+
+
+def test_a_gpu_that_fell_off_while_its_uuids_were_not_known_disproves_its_reset() -> None:
+    unknown = INTENT.model_copy(update={"gpu_uuids": ()})
+    assert f"GPU {SICK} is missing" in str(proof_of_reset(unknown, probe(gpus=(gpu(1),))))
+
+
+def test_a_fault_of_the_boot_that_a_reboot_ended_is_no_relapse_by_a_clock_that_runs_ahead() -> None:
+    rebooted = INTENT.model_copy(update={"rung": Rung.REBOOT})
+    late = fault("xid-79", Rung.REBOOT, last_seen=NOW + timedelta(minutes=5))
+    assert not relapses(rebooted, (), (late.model_copy(update={"boot_id": "boot-1"}),))
+    assert relapses(rebooted, (), (late.model_copy(update={"boot_id": "boot-2"}),))

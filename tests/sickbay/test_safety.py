@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung, Severity
 from sickbay.nodes import NodeOwner, NodeRef, NodeSnapshot, OwnerKind
 from sickbay.permits import Permit
-from sickbay.safety import Obstacle, objection_to_disrupting, objection_to_touching
+from sickbay.safety import Obstacle, objection_to_disrupting, objection_to_touching, outlived
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OURS = "incident-c1-i-1"
@@ -81,3 +82,28 @@ def test_without_a_permit_in_hand_nothing_is_disrupted(permit: Permit | None) ->
 def test_more_trouble_never_makes_a_node_safer(troubles: list[dict[str, Any]], permitted: bool) -> None:
     merged = {name: value for trouble in troubles for name, value in trouble.items()}
     assert objection_to_disrupting(NODE, OURS, seen(**merged), PERMIT if permitted else None, NOW) is not None
+
+
+def lost_gpu(boot_id: str | None, code: str = "xid-79") -> Fault:
+    gpu = Component(kind=ComponentKind.GPU, id="0000:61:00")
+    return Fault(
+        code=code,
+        component=gpu,
+        fault_class=FaultClass.GPU,
+        severity=Severity.FATAL,
+        rung=Rung.REBOOT,
+        boot_id=boot_id,
+    )
+
+
+def test_a_fault_of_an_earlier_boot_that_the_new_one_does_not_show_is_over() -> None:
+    old, unknown, present = lost_gpu("boot-1"), lost_gpu(None), lost_gpu("boot-2")
+    back = seen(boot_id="boot-2", conditions_fresh=True)
+    assert outlived((old, unknown, present), back) == (old,)
+    assert outlived((old,), back.model_copy(update={"faults": (present,)})) == ()
+
+
+@pytest.mark.parametrize("values", [{"conditions_fresh": False}, {"boot_id": ""}])
+def test_silence_in_the_new_boot_ends_no_fault(values: dict[str, Any]) -> None:
+    back = seen(**{"boot_id": "boot-2", "conditions_fresh": True, **values})
+    assert outlived((lost_gpu("boot-1"),), back) == ()
