@@ -93,7 +93,7 @@ async def a_reset_that_does_not_cure_is_followed_by_a_reboot(stage: Cluster) -> 
 
 async def a_hung_host_is_rebooted_from_outside_though_ec2_throttles(stage: Cluster) -> None:
     case = await Case.of(stage, "group-0")
-    await stage.throttle(3, "RebootInstances")
+    await stage.throttle(2, "RebootInstances")
     await case.falls_ill(faults.HANGS)
     assert ended(await case.ends()) == (Outcome.RETURNED, Rung.REBOOT)
     assert (await case.machine()).boots == 2
