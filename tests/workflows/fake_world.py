@@ -6,7 +6,7 @@ that an incident leaves behind, and counts every act, so that nothing happens tw
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -107,12 +107,16 @@ class FakeWorld:
     events: list[str] = field(default_factory=list)
     on: dict[str, Callable[[], None]] = field(default_factory=dict)
     """Called at the beginning of an activity, by its name: lets a test change the world in the middle."""
+    watcher: Callable[[str], Awaitable[None]] | None = None
+    """Told of each activity as it begins, before it does anything."""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     """An activity that begins waits for its gate, if it has one."""
 
     async def _begin(self, name: str) -> None:
         self.acts[name] += 1
         self.log.append(name)
+        if self.watcher is not None:
+            await self.watcher(name)
         if hook := self.on.get(name):
             hook()
         if gate := self.gates.get(name):
