@@ -67,11 +67,14 @@ def _reported(node: Node) -> tuple[Fault, ...]:
 
 
 def _silence(node: Node, now: datetime, limit: timedelta) -> str:
-    """In what way our agent is silent, in words; empty if it speaks, or never ran on this node."""
+    """In what way our agent is silent, in words; empty if it speaks, or never ran on this node.
+
+    A heartbeat far in the future is none: by it a dead agent would pass for a living one until that time comes.
+    """
     if not own_conditions(node):
         return ""
     beat = heartbeat(node)
-    if beat is None or now - beat > limit:
+    if beat is None or abs(now - beat) > limit:
         return f"the node agent's last heartbeat is of {beat.isoformat() if beat else 'an unknown time'}"
     if names.ANNOTATION_FAULTS in node.metadata.annotations and report(node) is None:
         return f"the annotation {names.ANNOTATION_FAULTS} cannot be read"

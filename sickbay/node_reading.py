@@ -182,7 +182,9 @@ def _missing_to_work(ready: Readiness, allocatable: int, expected: int) -> str:
 
 def _is_fresh(node: Node, now: datetime, limit: timedelta) -> bool:
     told, beat, boot_id = report(node), heartbeat(node), node.status.node_info.boot_id
-    return told is not None and bool(boot_id) and told.boot_id == boot_id and beat is not None and now - beat <= limit
+    return (
+        told is not None and bool(boot_id) and told.boot_id == boot_id and beat is not None and abs(now - beat) <= limit
+    )
 
 
 def _is_healthy(node: Node) -> bool:

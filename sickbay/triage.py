@@ -155,13 +155,15 @@ def settled_faults(look: Look) -> tuple[tuple[Fault, ...], timedelta | None]:
     """The faults to act on, and when the first of those left out will have lasted long enough.
 
     A kubelet that has just gone silent may only restart, and an agent that is silent on a node that has just come back
-    has only not begun. Both count from the last change of Ready.
+    has only not begun. Both count from the last change of Ready; one in the future is the word of a clock that runs
+    ahead, and holds nothing up.
     """
     since = look.snapshot.ready_since or look.now
+    settle = look.rules.settle if since <= look.now else timedelta(0)
     acted_on: list[Fault] = []
     remaining: list[timedelta] = []
     for fault in look.snapshot.faults:
-        left = since + min(look.rules.settle, look.policy.tolerance_of(fault.code)) - look.now
+        left = min(since, look.now) + min(settle, look.policy.tolerance_of(fault.code)) - look.now
         if fault.code in SETTLING and left > timedelta(0):
             remaining.append(left)
         else:

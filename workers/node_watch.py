@@ -101,6 +101,9 @@ class NodeWatch:
                     await asyncio.sleep(BETWEEN_STREAMS.total_seconds())
             except ExpiredError:
                 metrics.WATCH_RELISTS.labels(reason="expired").inc()
+                # A server that calls each version expired must not be asked for whole lists in a circle.
+                await asyncio.sleep(wait.total_seconds())
+                wait = min(wait * 2, LAST_WAIT)
             except (PassingError, FinalError, StreamError) as error:
                 metrics.WATCH_RELISTS.labels(reason="error").inc()
                 log.warning("the watch of nodes broke off; listing anew", error=str(error), wait_s=wait.total_seconds())

@@ -116,6 +116,8 @@ class Triage:
             await asyncio.sleep(self._reconcile_every.total_seconds())
 
     async def _handle_forever(self) -> None:
+        # The containment cap counts the marks of all nodes: half a list would hide those that we hold already.
+        await self.watch.synced.wait()
         while True:
             uid = await self._queue.take()
             try:

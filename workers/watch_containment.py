@@ -26,6 +26,8 @@ from workers import controller_metrics as metrics
 
 SEEN_WITHIN: Final = timedelta(seconds=30)
 """How long the watch may take to show a mark of ours; until then it is counted from memory."""
+TRIED_WITHIN: Final = timedelta(minutes=30)
+"""How long a containment that failed counts all the same: its incident tries on for itself, and nobody counts then."""
 
 log: Final = structlog.get_logger(__name__)
 
@@ -54,7 +56,7 @@ class WatchContainment:
         self._policy = policy
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
-        self._recent: dict[str, datetime] = {}
+        self._counted_until: dict[str, datetime] = {}
 
     async def contain(self, node: NodeRef, incident_id: str, taint: TaintPolicy) -> WatchAnswer:
         """Block new work on a node, if the cap and the API server let us. Never raises for either.
@@ -74,17 +76,18 @@ class WatchContainment:
                 containment = await node_marks.contain(self._api, request)
             except (FinalError, PassingError) as error:
                 log.warning("not contained", node=node.name, incident=incident_id, reason=str(error))
+                self._counted_until[node.uid] = self._clock() + TRIED_WITHIN
                 return WatchAnswer.NOT_NOW
             if not containment.contained:
                 return WatchAnswer.NOT_NOW
-            self._recent[node.uid] = self._clock()
+            self._counted_until[node.uid] = self._clock() + SEEN_WITHIN
             metrics.CONTAINED.inc()
             log.info("contained", node=node.name, incident=incident_id)
             return WatchAnswer.CONTAINED
 
     def _held(self) -> set[str]:
         """Nodes under a mark of ours, those included whose mark the watch has not shown yet."""
-        oldest = self._clock() - SEEN_WITHIN
-        self._recent = {uid: at for uid, at in self._recent.items() if at > oldest and uid in self._nodes}
+        now = self._clock()
+        self._counted_until = {uid: at for uid, at in self._counted_until.items() if at > now and uid in self._nodes}
         marked = {uid for uid, node in self._nodes.items() if ANNOTATION_INCIDENT in node.metadata.annotations}
-        return marked | self._recent.keys()
+        return marked | self._counted_until.keys()

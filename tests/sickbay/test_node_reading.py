@@ -126,6 +126,12 @@ def test_a_node_that_never_had_an_agent_is_not_silent() -> None:
     assert codes(read_node(node(), NOW)) == []
 
 
+def test_a_heartbeat_far_in_the_future_is_no_sign_of_life() -> None:
+    seen = read_node(node(agents=agent(beat=-timedelta(hours=1)), annotations=report()), NOW)
+    assert codes(seen) == ["monitor-silent"]
+    assert not seen.conditions_fresh
+
+
 def test_a_report_that_cannot_be_read_is_bad_never_good() -> None:
     seen = read_node(node(agents=agent(), annotations={names.ANNOTATION_FAULTS: "{cut"}), NOW)
     assert codes(seen) == ["monitor-silent"]

@@ -147,6 +147,10 @@ def test_not_ready_that_has_settled_opens_an_incident() -> None:
     assert plan(look(NOT_READY, ready=Readiness.FALSE, ready_for=timedelta(minutes=1))).opens
 
 
+def test_a_clock_that_runs_ahead_does_not_hold_an_incident_up() -> None:
+    assert plan(look(NOT_READY, ready=Readiness.FALSE, ready_for=-timedelta(hours=3))).opens
+
+
 def test_a_policy_that_tolerates_nothing_outranks_the_settling() -> None:
     strict = IncidentPolicy(faults=(FaultPolicy(code=NODE_NOT_READY, tolerance=timedelta(0)),))
     assert plan(look(NOT_READY, ready=Readiness.FALSE, ready_for=timedelta(0), policy=strict)).opens

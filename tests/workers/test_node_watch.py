@@ -116,6 +116,28 @@ async def test_an_expired_version_leads_to_a_new_list_that_finds_what_was_missed
         assert second["metadata"]["uid"] in changed
 
 
+async def test_a_server_that_calls_every_version_expired_is_not_asked_in_a_circle(
+    kube_server: KubeUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    watch = NodeWatch(kube_server.api_client(), lambda _: None)
+
+    async def expired(*_: object) -> str:
+        raise node_watch.ExpiredError
+
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 8:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(watch, "_stream", expired)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    with pytest.raises(asyncio.CancelledError):
+        await watch.run()
+    assert waits[0] == node_watch.FIRST_WAIT.total_seconds()
+    assert waits[-1] == node_watch.LAST_WAIT.total_seconds()
+
+
 async def test_a_node_made_anew_under_its_name_is_another_node_even_if_no_event_told(
     kube_server: KubeUnderTest,
 ) -> None:

@@ -209,6 +209,38 @@ async def test_a_bad_detector_does_not_cordon_the_fleet(ward: Ward) -> None:
         assert len(contained) == 2
 
 
+async def test_nothing_is_handled_before_all_nodes_are_known(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    await ward.sick_node("n1", xid(79))
+    whole = asyncio.Event()
+    triage = Triage(
+        cluster=ward.cluster,
+        api=ward.kube.api_client(),
+        desk=IncidentDesk(ward.cluster),
+        policies=OnePolicy(),
+        rules=TriageRules(),
+        reconcile_every=timedelta(hours=1),
+    )
+
+    async def half_a_list() -> None:
+        triage.watch._keep(await ward.node("n1"))
+        await whole.wait()
+        triage.watch.synced.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(triage.watch, "run", half_a_list)
+    running = asyncio.create_task(triage.run())
+    try:
+        await eventually(lambda: bool(triage.watch.nodes))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not triage._queue._in_hand
+        whole.set()
+        await eventually(lambda: ward.is_contained("n1"))
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_faults_join_and_leave_the_open_incident(ward: Ward) -> None:
     async with triage_of(ward):
         machine = await ward.sick_node("n1", xid(79))
