@@ -76,6 +76,8 @@ class IncidentInput(Frozen):
     contain: bool = True
     """False where the watch's cap on cordons was reached: then new work is blocked only once there is a permit, so
     that a detector gone mad cordons no more nodes through incidents than through the watch."""
+    attributes_missing: tuple[str, ...] = ()
+    """Search attributes that the namespace lacks: one upsert of such a name would stop the incident for good."""
     carried: "CarriedState | None" = None
     """State carried over a continue-as-new; never given by a starter."""
 

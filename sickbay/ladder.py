@@ -104,13 +104,17 @@ def under_policy(faults: Iterable[Fault], policy: IncidentPolicy) -> tuple[Fault
     )
 
 
-def tolerated_until(faults: Iterable[Fault], policy: IncidentPolicy, opened_at: datetime) -> datetime | None:
+def tolerated_until(
+    faults: Iterable[Fault], policy: IncidentPolicy, opened_at: datetime, now: datetime
+) -> datetime | None:
     """Until when nothing disrupts the node yet: the earliest end of tolerance of the faults that ask for disruption.
 
-    None if no fault asks for any. A fault without a wall-clock time counts from the incident's opening.
+    None if no fault asks for any. A fault without a wall-clock time counts from the incident's opening, and one of the
+    future, which a host's clock that runs ahead makes, from `now`.
     """
     ends = (
-        (fault.first_seen if isinstance(fault.first_seen, datetime) else opened_at) + policy.tolerance_of(fault.code)
+        (min(fault.first_seen, now) if isinstance(fault.first_seen, datetime) else opened_at)
+        + policy.tolerance_of(fault.code)
         for fault in faults
         if fault.rung.disrupts
     )

@@ -202,7 +202,8 @@ def _can_tell(code: str, snapshot: NodeSnapshot) -> bool:
 
 
 def _left_to_people(incident: KnownIncident, faults: tuple[Fault, ...]) -> bool:
-    if incident.standing is not Standing.CLOSED or incident.outcome not in LEFT_TO_PEOPLE:
+    """By its last incident's end, which is remembered while Temporal does not answer."""
+    if incident.outcome not in LEFT_TO_PEOPLE:
         return False
     decided = {fault.identity for fault in incident.faults or ()}
     deciding = tuple(fault for fault in faults if fault.rung is not Rung.NONE) or faults

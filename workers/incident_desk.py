@@ -24,7 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from sickbay import names, search_attributes
 from sickbay.faults import Fault
 from sickbay.incident import FaultReport, FaultsCleared, IncidentInput, IncidentResult, IncidentView, Stage
-from sickbay.triage import KnownIncident, Standing
+from sickbay.triage import LEFT_TO_PEOPLE, KnownIncident, Standing
 
 LOOK_TIMEOUT: Final = timedelta(seconds=2)
 """The longest that containment waits for Temporal's word on whether a person has decided on this node."""
@@ -48,6 +48,8 @@ class IncidentDesk:
         self._cluster = cluster
         self._connected: Client | None = None
         self._missing: frozenset[str] = frozenset()
+        self._decided: dict[str, KnownIncident] = {}
+        """Incidents that a person ended, as last seen: their word holds also while Temporal is away."""
 
     def connected(self, client: Client, missing_attributes: Collection[str] = ()) -> None:
         """Speak through this client from now on.
@@ -66,19 +68,31 @@ class IncidentDesk:
     async def look(self, incident_id: str) -> KnownIncident:
         """How an incident stands. Never raises: a Temporal that does not answer is its own standing."""
         if self._connected is None:
-            return UNKNOWN
+            return self._unknown(incident_id)
         handle = self._connected.get_workflow_handle(incident_id)
         try:
             described = await handle.describe(rpc_timeout=LOOK_TIMEOUT)
             if described.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
+                self._decided.pop(incident_id, None)
                 return KnownIncident(standing=Standing.OPEN, faults=await self._faults(incident_id))
-            return await self._closed(described)
+            closed = await self._closed(described)
         except RPCError as error:
-            return ABSENT if error.status is RPCStatusCode.NOT_FOUND else UNKNOWN
+            return ABSENT if error.status is RPCStatusCode.NOT_FOUND else self._unknown(incident_id)
+        if closed.outcome in LEFT_TO_PEOPLE:
+            self._decided[incident_id] = closed
+        else:
+            self._decided.pop(incident_id, None)
+        return closed
+
+    def _unknown(self, incident_id: str) -> KnownIncident:
+        """A standing that Temporal does not tell, with what a person decided before, if anything."""
+        decided = self._decided.get(incident_id)
+        return decided.model_copy(update={"standing": Standing.UNKNOWN}) if decided else UNKNOWN
 
     async def open(self, start: IncidentInput, report: FaultReport) -> None:
         """Start the incident of a machine, or tell the open one. Raises TemporalSilentError."""
         incident_id = names.incident_id(self._cluster, start.node.machine)
+        start = start.model_copy(update={"attributes_missing": tuple(sorted(self._missing))})
         try:
             await self._client.start_workflow(
                 names.WORKFLOW_INCIDENT,

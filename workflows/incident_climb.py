@@ -70,7 +70,7 @@ class Climb:
     async def _tolerated(self, step: Step) -> bool:
         """Whether the step is still the plan when the faults have had their time to pass."""
         record = self._record
-        until = ladder.tolerated_until(record.troubles, self._policy, record.start.opened_at)
+        until = ladder.tolerated_until(record.troubles, self._policy, record.start.opened_at, workflow.now())
         if until is None or until <= workflow.now() or record.state.chosen_rung is not None:
             return True
         record.enter(Stage.OBSERVING, "the fault may pass")

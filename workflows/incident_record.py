@@ -3,6 +3,7 @@
 Only bookkeeping: every rule is asked of `sickbay`. Nothing here waits or calls.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -163,10 +164,16 @@ class IncidentRecord:
             ]
             if rung is not None:
                 attributes.append(search_attributes.RUNG.value_set(rung))
-            workflow.upsert_search_attributes(attributes)
+            self.tag(attributes)
             if text:
                 self.note(text)
         self.waits("", None)
+
+    def tag(self, attributes: Iterable[SearchAttributeUpdate[Any]]) -> None:
+        """Set search attributes, as far as the namespace has them."""
+        missing = self.start.attributes_missing
+        if known := [update for update in attributes if update.key.name not in missing]:
+            workflow.upsert_search_attributes(known)
 
     def waits(self, what: str, until: datetime | None) -> None:
         """Show what it waits for and until when."""

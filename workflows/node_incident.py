@@ -235,9 +235,7 @@ class NodeIncident:
         record.outcome, record.closed_at = outcome, workflow.now()
         record.waits("", None)
         rung = record.strongest_tried()
-        workflow.upsert_search_attributes(
-            [search_attributes.OUTCOME.value_set(outcome), search_attributes.RUNG.value_set(rung)]
-        )
+        record.tag([search_attributes.OUTCOME.value_set(outcome), search_attributes.RUNG.value_set(rung)])
         record.enter(Stage.CLOSED, f"closed, {outcome}: {reason}")
         if outcome not in (Outcome.NODE_GONE, Outcome.REPLACED):
             await self._calls.courtesy("SickbayIncidentClosed", f"{outcome}: {reason}", warning=False)

@@ -144,16 +144,24 @@ def test_the_pools_policy_outranks_the_catalogue() -> None:
 
 
 def test_nothing_is_tolerated_where_nothing_asks_for_disruption() -> None:
-    assert tolerated_until((fault("xid-63", Rung.NONE), fault("nvml-silent", Rung.BLOCK_NEW_WORK)), POLICY, NOW) is None
+    assert (
+        tolerated_until((fault("xid-63", Rung.NONE), fault("nvml-silent", Rung.BLOCK_NEW_WORK)), POLICY, NOW, NOW)
+        is None
+    )
 
 
 def test_the_least_tolerated_fault_decides() -> None:
     faults = (fault("node-not-ready", Rung.REBOOT, NOW), fault("xid-79", Rung.REBOOT, NOW - timedelta(minutes=1)))
-    assert tolerated_until(faults, POLICY, NOW) == NOW - timedelta(minutes=1)
-    assert tolerated_until(faults[:1], POLICY, NOW) == NOW + timedelta(minutes=5)
+    assert tolerated_until(faults, POLICY, NOW, NOW) == NOW - timedelta(minutes=1)
+    assert tolerated_until(faults[:1], POLICY, NOW, NOW) == NOW + timedelta(minutes=5)
 
 
 @pytest.mark.parametrize("first_seen", [None, 12.5])
 def test_a_fault_without_a_wall_clock_is_tolerated_from_the_opening_on(first_seen: float | None) -> None:
     faults = (fault("node-not-ready", Rung.REBOOT, first_seen),)
-    assert tolerated_until(faults, POLICY, NOW) == NOW + timedelta(minutes=5)
+    assert tolerated_until(faults, POLICY, NOW, NOW) == NOW + timedelta(minutes=5)
+
+
+def test_a_fault_of_the_future_is_not_tolerated_for_longer_than_any_other() -> None:
+    faults = (fault("node-not-ready", Rung.REBOOT, NOW + timedelta(days=365)),)
+    assert tolerated_until(faults, POLICY, NOW, NOW) == NOW + timedelta(minutes=5)

@@ -232,6 +232,12 @@ def test_faults_that_a_person_has_decided_on_open_nothing() -> None:
         assert plan(look(xid(79), incident=ended, mark=INCIDENT)).release
 
 
+def test_a_persons_word_holds_while_temporal_is_away() -> None:
+    remembered = KnownIncident(standing=Standing.UNKNOWN, outcome=Outcome.WITHDRAWN, faults=(xid(79),), closed_at=NOW)
+    assert not plan(look(xid(79), incident=remembered)).acts
+    assert plan(look(xid(79), xid(48), incident=remembered)).contain
+
+
 def test_a_new_fault_on_a_node_that_people_have_opens_an_incident() -> None:
     ended = KnownIncident(
         standing=Standing.CLOSED, outcome=Outcome.HANDED_OVER, closed_at=NOW - timedelta(days=1), faults=(xid(79),)

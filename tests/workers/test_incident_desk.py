@@ -97,6 +97,19 @@ async def test_attributes_that_the_namespace_lacks_are_left_out_of_the_start(
     assert given.get(search_attributes.FAULT) is None
 
 
+async def test_what_a_person_decided_is_remembered_while_temporal_is_away(
+    desk: IncidentDesk, dev_server: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    incident = names.incident_id(cluster, "i-1")
+    await desk.open(start_of(cluster, xid(79)), report(xid(79)))
+    handle = dev_server.client.get_workflow_handle(incident)
+    await handle.signal("end", Outcome.WITHDRAWN)
+    await handle.result()
+    closed = await desk.look(incident)
+    monkeypatch.setattr(desk, "_connected", None)
+    assert await desk.look(incident) == closed.model_copy(update={"standing": Standing.UNKNOWN})
+
+
 async def test_without_a_connection_it_knows_nothing_and_says_so(cluster: str) -> None:
     silent = IncidentDesk(cluster)
     assert await silent.look("incident-x") == KnownIncident(standing=Standing.UNKNOWN)

@@ -6,6 +6,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
+from sickbay import search_attributes
 from sickbay.faults import Rung
 from sickbay.incident import CommandKind, Outcome, Stage
 from sickbay.policy.model import ApprovalNeed, RungPolicy
@@ -69,3 +70,15 @@ async def test_a_slow_host_is_waited_for_though_it_cannot_be_rebooted_from_outsi
         result = await bench.result()
         assert (result.outcome, result.rung) == (Outcome.RETURNED, Rung.REBOOT)
         assert world.acts["reboot_host"] == world.acts["reboot_instance"] == 1
+
+
+async def test_an_attribute_that_the_namespace_lacks_does_not_stop_an_incident(
+    time_skipping: WorkflowEnvironment,
+) -> None:
+    async with incident_bench(time_skipping) as bench:
+        await bench.start(attributes_missing=(search_attributes.STAGE.name, search_attributes.OUTCOME.name))
+        assert (await bench.result()).outcome is Outcome.RETURNED
+        known = (await bench.handle.describe()).typed_search_attributes
+        assert known.get(search_attributes.STAGE) is None
+        assert known.get(search_attributes.OUTCOME) is None
+        assert known[search_attributes.RUNG] == Rung.RESET_GPU
