@@ -64,13 +64,13 @@ def _clause(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-def read_policy(file: Path | None) -> Policy:
-    """The policy of a file, or the shipped one. Raises UserError with every problem of the file."""
+def read_policy(file: Path | None, named_by: str = "SICKBAY_POLICY_FILE") -> Policy:
+    """The policy of a file, or the shipped one. Raises UserError with every problem of the file, and who named it."""
     if file is None:
         return default_policy()
     try:
         return parse_policy(file.read_bytes(), str(file))
     except OSError as error:
-        raise UserError(f"SICKBAY_POLICY_FILE: cannot read {file}: {error.strerror}") from error
+        raise UserError(f"{named_by}: cannot read {file}: {error.strerror}") from error
     except PolicyError as error:
-        raise UserError(f"SICKBAY_POLICY_FILE: {error}") from error
+        raise UserError(f"{named_by}: {error}") from error

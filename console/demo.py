@@ -5,7 +5,6 @@ only starts the faults, shows what happens, gives the approval that a person wou
 """
 
 import asyncio
-import os
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from console.demo_report import markdown
 from console.errors import UserError
 from console.incident_desk import find, order, read
 from console.incident_text import console_for_people
+from console.processes import program
 from console.stage import Stage, controlled, staged, until_controlled, working_folder
 from sickbay import names
 from sickbay.diagnosis import diagnose
@@ -32,7 +32,7 @@ from sickbay.incident import Command, CommandKind, IncidentView
 from sickbay.incident import Stage as IncidentStage
 from sickbay.kernel_log import scan
 from simulator.scenario import load
-from workers.temporal_link import connect
+from workers.temporal_plugin import temporal_plugin
 
 SCENARIO: Final = "demo"
 LOG_SCENARIO: Final = "gpu-reset"
@@ -71,19 +71,24 @@ def register(app: typer.Typer) -> None:
 async def _run(folder: Path, *, interactive: bool, log: Path | None, keep: bool) -> int:
     console = console_for_people()
     lines = _lines(log) if log else []
-    console.print(f"Starting a Temporal server and a simulated cluster; logs are in {folder}")
+    console.print(f"Starting a Temporal server and a simulated cluster; logs are in {folder}", soft_wrap=True)
     policy = resources.files("console") / "demo_policy.yaml"
     with resources.as_file(policy) as policy_file:
         async with staged(LOG_SCENARIO if log else SCENARIO, folder) as stage, controlled(stage, policy_file):
             console.print(f"Temporal's UI: {stage.temporal.ui}", style="bold", soft_wrap=True)
-            os.environ["TEMPORAL_ADDRESS"] = stage.temporal.server
             await until_controlled(stage)
-            demo = Demo(stage, await connect(), console, interactive=interactive)
+            demo = Demo(stage, await _client(stage), console, interactive=interactive)
             code = await (demo.play_log(lines) if log else demo.play())
             if keep:
-                console.print(f"Still running: TEMPORAL_ADDRESS={stage.temporal.server}; Ctrl-C ends it")
+                look = f"TEMPORAL_ADDRESS={stage.temporal.server} {program()} incidents list --all"
+                console.print(f"Still running, until Ctrl-C: {look}", soft_wrap=True)
                 await asyncio.Event().wait()
             return code
+
+
+async def _client(stage: Stage) -> Client:
+    """Of the stage's own server, whatever the user's environment says of others."""
+    return await Client.connect(stage.temporal.server, plugins=[temporal_plugin()])
 
 
 def _lines(log: Path) -> list[str]:
@@ -167,9 +172,10 @@ class Demo:
         now = datetime.now(UTC)
         if view.incident_id not in self._asked:
             self._asked[view.incident_id] = now
-            display.say(f"{view.node.name} asks for a person's yes to {view.rung}. You would type:", "bold yellow")
+            typed = "Type, in another shell:" if self._interactive else "You would type:"
+            display.say(f"{view.node.name} asks for a person's yes to {view.rung}. {typed}", "bold yellow")
             display.say(
-                f"  TEMPORAL_ADDRESS={self._stage.temporal.server} sickbay incidents approve {view.incident_id} "
+                f"  TEMPORAL_ADDRESS={self._stage.temporal.server} {program()} incidents approve {view.incident_id} "
                 f"--rung {view.rung} --reason 'the spare is there'",
                 "yellow",
             )

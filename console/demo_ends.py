@@ -39,18 +39,18 @@ def _strength(rung: Rung) -> int:
 
 def wrong_ends(expected: Mapping[str, End], views: Iterable[IncidentView]) -> tuple[str, ...]:
     """What did not end as it must, in words: one line for each node, and for each incident that nobody expected."""
-    by_node: dict[str, list[End | None]] = {}
+    by_node: dict[str, list[IncidentView]] = {}
     for view in views:
-        by_node.setdefault(view.node.name, []).append(end_of(view))
+        by_node.setdefault(view.node.name, []).append(view)
     wrong = []
     for node, end in expected.items():
         match by_node.pop(node, []):
             case []:
                 wrong.append(f"{node}: no incident was opened, where {end} was due")
-            case [only] if only == end:
+            case [only] if end_of(only) == end:
                 continue
-            case ends:
-                was = ", ".join(str(each) if each else "not ended" for each in ends)
+            case several:
+                was = ", ".join(str(end_of(each) or f"not ended ({each.stage})") for each in several)
                 wrong.append(f"{node}: {was}, where {end} was due")
     wrong += [f"{node}: an incident that nothing called for" for node in by_node]
     return tuple(wrong)

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from console.errors import UserError
-from console.processes import last_lines, running
+from console.processes import last_lines, own_environment, running
 from sickbay.model import Frozen
 
 START_SECONDS: Final = 60.0
@@ -43,7 +43,7 @@ async def embedded_temporal(folder: Path) -> AsyncIterator[TemporalAddresses]:
         *("--db-filename", str(folder / "temporal.db"), "--log-level", "error", *_PRAGMAS, *_FINE_TIMERS),
     ]
     log = folder / "temporal.log"
-    async with running(command, log, os.environ) as process:
+    async with running(command, log, own_environment()) as process:
         address = f"127.0.0.1:{port}"
         try:
             async with asyncio.timeout(START_SECONDS):

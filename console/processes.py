@@ -2,13 +2,19 @@
 
 import asyncio
 import os
+import shlex
+import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
+
+_OF_OTHER_CLUSTERS = ("SICKBAY_", "TEMPORAL_", "AWS_")
+"""What a user's shell may hold for a real cluster of theirs, and must not reach a simulated one."""
 
 
 @asynccontextmanager
@@ -45,6 +51,20 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 def _signal(group: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(group, number)
+
+
+def own_environment() -> dict[str, str]:
+    """The environment without what points to a real cluster, account or Temporal server of the user's.
+
+    Temporal's own configuration file is left out too: a profile there can name a namespace that a new server lacks.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_OTHER_CLUSTERS)}
+    return {**kept, "TEMPORAL_CONFIG_FILE": os.devnull}
+
+
+def program() -> str:
+    """What a person types for this program in another shell: its name, or its place where PATH does not lead to it."""
+    return "sickbay" if shutil.which("sickbay") else shlex.quote(str(Path(sys.executable).with_name("sickbay")))
 
 
 def last_lines(log: Path, count: int = 5) -> str:

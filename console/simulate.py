@@ -16,6 +16,7 @@ from rich.console import Console
 from console.controller import read_policy
 from console.errors import UserError
 from console.incident_text import console_for_people
+from console.processes import program
 from console.stage import CONTROLLER_LOG, Stage, controlled, staged, until_controlled, working_folder
 from simulator.scenario import ScenarioError, built_in, load
 
@@ -35,7 +36,7 @@ def register(app: typer.Typer) -> None:
         """Run a simulated cluster with Temporal and the real controller, and play a scenario's faults, until Ctrl-C."""
         try:
             load(scenario)
-            read_policy(policy)
+            read_policy(policy, "--policy")
         except ScenarioError as error:
             raise UserError(str(error)) from error
         where = working_folder(folder, "simulate")
@@ -47,6 +48,7 @@ def register(app: typer.Typer) -> None:
 
 async def _run(scenario: str, folder: Path, policy: Path | None, speed: float | None) -> None:
     console = console_for_people()
+    console.print(f"Starting a Temporal server and a simulated cluster; logs are in {folder}", soft_wrap=True)
     with resources.as_file(resources.files("console") / "demo_policy.yaml") as shipped:
         async with staged(scenario, folder, speed=speed) as stage, controlled(stage, policy or shipped) as controller:
             await until_controlled(stage)
@@ -62,5 +64,6 @@ def _tell(console: Console, stage: Stage) -> None:
     console.print(f"Temporal's UI: {stage.temporal.ui}", style="bold", soft_wrap=True)
     console.print(f"export TEMPORAL_ADDRESS={stage.temporal.server}", soft_wrap=True)
     console.print(f"export KUBECONFIG={stage.simulator.kubeconfig}", soft_wrap=True)
+    console.print(f"See and decide: {program()} incidents list", soft_wrap=True)
     console.print(f"Break something: POST {stage.simulator.control}/machines/NODE/faults", soft_wrap=True)
-    console.print(f"Logs: {stage.folder}. Ctrl-C ends it all.", soft_wrap=True)
+    console.print("The scenario's faults begin. Ctrl-C ends it all.")

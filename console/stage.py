@@ -6,7 +6,6 @@ over sockets, as in a real cluster; this module only starts and ends them.
 
 import asyncio
 import json
-import os
 import shlex
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 
 from console.embedded_temporal import TemporalAddresses, embedded_temporal, free_ports
 from console.errors import UserError
-from console.processes import last_lines, running
+from console.processes import last_lines, own_environment, running
 from sickbay.model import Frozen
 
 CLUSTER: Final = "demo"
@@ -104,7 +103,7 @@ async def staged(scenario: str, folder: Path, *, speed: float | None = None) -> 
         agent = shlex.join((*SICKBAY, "node"))
         command = [sys.executable, "-m", "simulator", scenario, "--agent", agent, "--folder", str(folder / "cluster")]
         command += ["--hold", "--with-parent", *(["--speed", str(speed)] if speed is not None else [])]
-        environment = {**os.environ, **_AGENT_SETTINGS, "TEMPORAL_ADDRESS": temporal.server}
+        environment = {**own_environment(), **_AGENT_SETTINGS, "TEMPORAL_ADDRESS": temporal.server}
         log = folder / "simulator.log"
         process = await stack.enter_async_context(running(command, log, environment, stdout=asyncio.subprocess.PIPE))
         simulator = await _ready(process, log)
@@ -116,7 +115,7 @@ async def controlled(
     stage: Stage, policy: Path, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """The real controller on this stage, while the block runs."""
-    environment = {**os.environ, **stage.environment, "SICKBAY_POLICY_FILE": str(policy), **(settings or {})}
+    environment = {**own_environment(), **stage.environment, "SICKBAY_POLICY_FILE": str(policy), **(settings or {})}
     async with running((*SICKBAY, "controller"), stage.folder / CONTROLLER_LOG, environment) as process:
         yield process
 

@@ -1,13 +1,17 @@
 """How the demo judges its ends, and what it tells of them. The demo itself is played in tests/scenarios."""
 
+import os
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from console.controller import read_policy
 from console.demo_ends import ENDS, wrong_ends
 from console.demo_report import markdown
 from console.errors import UserError
+from console.processes import own_environment, program
 from console.stage import working_folder
 from sickbay.faults import Component, ComponentKind, FaultClass, Rung, Verdict
 from sickbay.incident import IncidentView, Intent, Outcome, Stage, TimelineEntry
@@ -72,6 +76,36 @@ def test_the_report_shows_proof_times_and_timeline() -> None:
     assert "reset_gpu is proven" in report
     assert "30.0 s" in report
     assert "- 1.0 s **a** new work is blocked" in report
+
+
+def test_an_incident_that_stays_open_is_told_with_where_it_stands() -> None:
+    assert wrong_ends({"a": ENDS["reset"]}, [view("a", None)]) == (
+        "a: not ended (soaking), where returned by reset_gpu was due",
+    )
+
+
+def test_a_simulated_cluster_hears_nothing_of_the_users_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE", "SICKBAY_CLUSTER", "AWS_PROFILE"):
+        monkeypatch.setenv(name, "production")
+    monkeypatch.setenv("HTTPS_PROXY", "kept")
+    environment = own_environment()
+    assert "production" not in environment.values()
+    assert environment["HTTPS_PROXY"] == "kept"
+    assert environment["TEMPORAL_CONFIG_FILE"] == os.devnull
+
+
+def test_what_to_type_is_the_place_of_the_program_where_path_does_not_lead_to_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == str(Path(sys.executable).with_name("sickbay"))
+    (tmp_path / "sickbay").touch(mode=0o755)
+    assert program() == "sickbay"
+
+
+def test_a_policy_that_cannot_be_used_is_told_by_the_name_of_the_option(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^--policy: cannot read"):
+        read_policy(tmp_path / "none.yaml", "--policy")
 
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
