@@ -5,6 +5,8 @@ code 0: nothing to do; 1: something to do; 2: the log cannot be read.
 """
 
 import json
+import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,6 +25,8 @@ from sickbay.kernel_log import KernelLogScanner
 from sickbay.kernel_log.stream import NotTextError, feed_stream
 
 STANDARD_INPUT: Final = "-"
+KMSG_DEVICE: Final = os.makedev(1, 11)
+"""Numbers of /dev/kmsg (Linux, admin-guide/devices.txt)."""
 
 _FAULT_FIELDS: Final = {
     "code",
@@ -69,11 +73,13 @@ def diagnose_command(file: str, output_format: str) -> int:
     scanner = KernelLogScanner()
     try:
         with ExitStack() as stack:
-            feed_stream(_open(file, stack), scanner)
+            size = feed_stream(_open(file, stack), scanner)
     except NotTextError as error:
         raise UserError(f"{_name(file)} {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {_name(file)}: {error.strerror or error}") from error
+    if not size:  # no error, since a log may be new; but so looks a `dmesg` that may not read the kernel's log
+        print(f"sickbay: {_name(file)} is empty, which proves nothing; may you read the kernel log?", file=sys.stderr)
     faults = scanner.faults()
     verdict = diagnose(faults)
     lines = [_as_json(verdict, faults)] if output_format == OutputFormat.JSON else _as_text(verdict, faults)
@@ -84,10 +90,18 @@ def diagnose_command(file: str, output_format: str) -> int:
 
 def _open(file: str, stack: ExitStack) -> BinaryIO:
     if file != STANDARD_INPUT:
+        if _follows_the_kernel(file):
+            raise UserError(f"{file} never ends; use `dmesg --raw | sickbay diagnose -`")
         return stack.enter_context(Path(file).open("rb"))
     if sys.stdin.isatty():
         raise UserError("no log given: name a FILE, or pipe one in, for example `dmesg | sickbay diagnose -`")
     return sys.stdin.buffer
+
+
+def _follows_the_kernel(file: str) -> bool:
+    """Whether it is the kernel's own device, under any name, whose reader waits for the next record for ever."""
+    found = os.stat(file)
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == KMSG_DEVICE
 
 
 def _name(file: str) -> str:

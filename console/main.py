@@ -9,6 +9,8 @@ A module of commands offers `register(app: typer.Typer) -> None`, which adds the
 the name it is listed under here.
 """
 
+import errno
+import io
 import os
 import sys
 import traceback
@@ -89,6 +91,11 @@ def run(arguments: Sequence[str]) -> int:
     except UserError as error:
         print(f"sickbay: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        print("sickbay: the output cannot be written: no space is left; print it elsewhere", file=sys.stderr)
+        return 2
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
     return 0
@@ -100,6 +107,7 @@ def main() -> NoReturn:
     A process that used a Temporal client may abort while Python finalises (facts: Temporal, 0.10); after a flush there
     is nothing left that finalising would do for us.
     """
+    _use_what_streams_there_are()
     try:
         code = run(sys.argv[1:])
     except Exception:  # noqa: BLE001 - a fault of ours: its traceback is the report, and we must still reach `_exit`
@@ -108,6 +116,18 @@ def main() -> NoReturn:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:
-        pass  # the reader (`head`, a pager) has seen enough
+    except OSError:
+        pass  # the reader (`head`, a pager) has seen enough, or `run` has told that the disk is full
     os._exit(code)
+
+
+def _use_what_streams_there_are() -> None:
+    """Print what a terminal's encoding lacks as an escape, and do without a stream that the caller closed."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - it lives as long as the process
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as above
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from console.diagnose import diagnose_command
+from console.diagnose import KMSG_DEVICE, diagnose_command
 from console.errors import UserError
 from console.main import run
 
@@ -114,6 +114,22 @@ def test_a_terminal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     with pytest.raises(UserError, match="name a FILE"):
         diagnose_command("-", "text")
+
+
+def test_an_empty_log_is_told_to_prove_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe(monkeypatch, b"")
+    assert run(["diagnose"]) == 0
+    assert "standard input is empty, which proves nothing" in capsys.readouterr().err
+
+
+def test_the_kernels_own_device_is_not_followed_for_ever(capsys: pytest.CaptureFixture[str]) -> None:
+    device = Path("/dev/kmsg")
+    if not (device.is_char_device() and device.stat().st_rdev == KMSG_DEVICE):
+        pytest.skip("this machine has no /dev/kmsg")
+    assert run(["diagnose", str(device)]) == 2
+    assert "dmesg --raw | sickbay diagnose -" in capsys.readouterr().err
 
 
 def test_an_unknown_format_is_a_usage_error(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -61,6 +62,37 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     piped = f"{PROGRAM} --help | true"
     done = subprocess.run(["/bin/sh", "-c", piped], capture_output=True, timeout=60, check=True)
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "told"),
+    [
+        ("> /dev/full", 2, b"sickbay: the output cannot be written: no space is left; print it elsewhere\n"),
+        (">&-", 1, b""),
+        ("> /dev/null 2>&-", 1, b""),
+        ("> /dev/null <&-", 1, b""),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_stack_trace(tmp_path: Path, ending: str, code: int, told: bytes) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n")
+    typed = f"{PROGRAM} diagnose {log} {ending}"
+    done = subprocess.run(["/bin/sh", "-c", typed], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, told)
+
+
+def test_a_closed_standard_input_is_an_empty_one() -> None:
+    done = subprocess.run(["/bin/sh", "-c", f"{PROGRAM} diagnose - <&-"], capture_output=True, timeout=60, check=False)
+    assert b"Traceback" not in done.stderr
+
+
+def test_what_the_output_cannot_encode_is_printed_as_an_escape(tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text("NVRM: Xid (PCI:0000:3b:00): 79, name=é, GPU has fallen off the bus.\n", encoding="utf-8")
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([PROGRAM, "diagnose", log], capture_output=True, timeout=60, check=False, env=ascii_only)
+    assert done.stderr == b""
+    assert rb"name=\xe9" in done.stdout
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
