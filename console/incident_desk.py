@@ -24,6 +24,7 @@ from temporalio.client import (
 )
 from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ApplicationError
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
 from console.errors import UserError
@@ -71,11 +72,19 @@ class IncidentRow(Frozen):
 async def temporal() -> AsyncIterator[Client]:
     """The client that the environment configures. Raises UserError where no server answers or it refuses."""
     try:
-        yield await connect()
+        yield await connect(runtime=_quiet_runtime())
     except TemporalUnreachableError as error:
         raise UserError(str(error)) from error
     except RPCError as error:
+        if error.status is RPCStatusCode.UNAVAILABLE:
+            raise UserError(f"the Temporal server does not answer any more: {error.message}; try again") from error
         raise UserError(f"the Temporal server refused: {error.message}") from error
+
+
+def _quiet_runtime() -> Runtime:
+    """For a command of people: what the SDK would log of each try again, the command tells in one line at the end."""
+    levels = TelemetryFilter(core_level="OFF", other_level="OFF")
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels)))
 
 
 async def find(client: Client, wanted: str) -> WorkflowHandle[object, IncidentResult]:

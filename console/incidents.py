@@ -114,7 +114,7 @@ def release(incident: Incident, reason: Reason, by: By, request_id: RequestId) -
 @incidents.command("choose-rung")
 def choose_rung(
     incident: Incident,
-    rung: Annotated[Rung, typer.Argument(help="The rung to try next.")],
+    rung: Annotated[Rung, typer.Argument(metavar="RUNG", help="The rung to try next.")],
     reason: Reason,
     by: By,
     request_id: RequestId,
@@ -168,7 +168,7 @@ async def _order(incident: str, command: Command) -> str:
             view = await incident_desk.read(handle)
             command = command.model_copy(update={"rung": command.rung or view.rung, "attempt": view.attempt or None})
         reply = await incident_desk.order(handle, command)
-        return f"{handle.id}: {reply.message or 'done'} (stage {reply.stage})"
+        return f"{handle.id}: {reply.message or 'done'}"
 
 
 def _print_reply(line: str) -> None:

@@ -39,6 +39,8 @@ async def connect(identity: str | None = None, runtime: Runtime | None = None) -
             "see TEMPORAL_CONFIG_FILE and TEMPORAL_PROFILE"
         ) from error
     address = config.setdefault("target_host", DEFAULT_ADDRESS)
+    if "://" in address:
+        raise TemporalUnreachableError(f"TEMPORAL_ADDRESS: {address} is a URL; write host:port, without its scheme")
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds()):
             return await Client.connect(**config, identity=identity, runtime=runtime, plugins=[temporal_plugin()])
@@ -64,5 +66,5 @@ async def connect_in_the_end(identity: str, runtime: Runtime | None = None) -> C
 def _one_line(error: Exception) -> str:
     """What went wrong, without the layers of the transport that each repeat it."""
     told = " ".join(str(error).split()) or type(error).__name__
-    inner = re.findall(r'message: "([^"]+)"', told)
+    inner = re.findall(r'(?:message|error): "([^"]+)"', told)
     return (inner[-1] if inner else told).lower()
