@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from sickbay import names
 from sickbay.gpu_clients import DEPLOY_LABEL, PAUSED
 from sickbay.nodes import NodeRef
 from sickbay.policy.model import GpuClientsPolicy
-from tests.kube_under_test import KubeUnderTest
+from tests.kube_under_test import KubeRequestError, KubeUnderTest
 
 pytestmark = pytest.mark.kube
 
@@ -193,7 +193,8 @@ async def test_a_pod_that_latches_is_restarted_once_and_no_other(
     restarting = asyncio.create_task(clients.restart_latched_pods(request))
     while not restarting.done() and "monitor" in (found := await pods_of(kube_server)):
         if found["monitor"]["metadata"].get("deletionTimestamp"):
-            await kube_server.finish_pod("monitor")
+            with suppress(KubeRequestError):  # without grace it may have ended since the look
+                await kube_server.finish_pod("monitor")
     await kube_server.create_pod("monitor-2", node=node.name, labels={"app": "monitor"})
     report = await restarting
     assert (report.restarted, report.missing) == (("default/monitor",), ())
