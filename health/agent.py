@@ -31,7 +31,7 @@ from sickbay.gpu_readings import (
 )
 from sickbay.node_conditions import CHECK_KERNEL_LOG
 from sickbay.nodes import HostProbe
-from sickbay.open_faults import ResetMark, with_happening, without_answered, without_quiet, without_reset
+from sickbay.open_faults import ResetMark, confirmed, with_happening, without_answered, without_quiet, without_reset
 
 _log = logging.getLogger(__name__)
 
@@ -209,7 +209,8 @@ class NodeAgent:
 
     def _faults(self, expected_gpus: int | None = None) -> tuple[Fault, ...]:
         logged = (entry.fault for entry in self._state.open_faults)
-        return merge_faults(logged, (*self._faults_of_gpus(expected_gpus), *self._faults_of_monitors()))
+        read = (*self._faults_of_gpus(expected_gpus), *self._faults_of_monitors())
+        return merge_faults(confirmed(logged, read), read)
 
     def _faults_of_gpus(self, expected_gpus: int | None) -> tuple[Fault, ...]:
         if self._answer is None:

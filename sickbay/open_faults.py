@@ -84,6 +84,17 @@ def without_answered(open_faults: Iterable[OpenFault], pcis_without_action: Iter
     )
 
 
+def confirmed(logged: Iterable[Fault], read: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The log's faults, without recovery actions that nothing else on the node bears out.
+
+    Xid 154 opens no incident alone (design, 3.3): the driver's verdict counts where another fault that asks for
+    something stands beside it, or once NVML repeats it, which then is a fault `read` by itself.
+    """
+    logged = tuple(logged)
+    others = [fault for fault in (*logged, *read) if fault.code != RECOVERY_ACTION and fault.rung is not Rung.NONE]
+    return tuple(fault for fault in logged if fault.code != RECOVERY_ACTION or others)
+
+
 def _passes_by_itself(fault: Fault) -> bool:
     return fault.fault_class is FaultClass.APPLICATION or fault.rung is Rung.NONE
 

@@ -3,11 +3,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sickbay.catalogue import fault_of
-from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.faults import Component, ComponentKind, Fault, Rung
 from sickbay.open_faults import (
     Happening,
     OpenFault,
     ResetMark,
+    confirmed,
     with_happening,
     without_answered,
     without_quiet,
@@ -87,3 +88,11 @@ def test_a_reset_of_all_gpus_reaches_those_without_a_name_too() -> None:
 def test_a_driver_that_wants_nothing_any_more_takes_back_only_its_own_verdict() -> None:
     entries = opened(fault("gpu-recovery-action"), fault("xid-95"), fault("gpu-recovery-action", "0000:c3:00"))
     assert codes(without_answered(entries, ["0000:61:00"])) == ["xid-95", "gpu-recovery-action"]
+
+
+def test_a_recovery_action_that_only_the_log_names_counts_beside_another_fault_alone() -> None:
+    action = fault("gpu-recovery-action").model_copy(update={"rung": Rung.RESET_GPU})
+    assert confirmed([action], []) == ()
+    assert confirmed([action, fault("xid-31")], []) == (fault("xid-31"),)
+    assert confirmed([action, fault("xid-48")], []) == (action, fault("xid-48"))
+    assert confirmed([action], [fault("gpu-missing")]) == (action,)
