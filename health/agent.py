@@ -89,6 +89,8 @@ class NodeAgent:
     async def run(self) -> None:
         """Watch until cancelled."""
         self._reader.start()
+        # What a busy machine needs to start us is no silence of the log.
+        self._log_missing_since = self._now()
         try:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._watch_kernel_log(), name="kernel log")

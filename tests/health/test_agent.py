@@ -228,6 +228,17 @@ async def test_a_kernel_log_that_cannot_be_read_is_unknown_at_once_and_a_fault_s
         await eventually(shows(agent))
 
 
+async def test_an_agent_that_starts_slowly_does_not_take_its_own_start_for_silence_of_the_log(node: Node) -> None:
+    node.log.path.unlink()
+    agent = NodeAgent(node.settings, node.nvml, lambda: node.now)
+    node.now += timedelta(seconds=agent_module._SILENT_LOG_SECONDS + 1)
+    running = asyncio.create_task(agent.run())
+    await eventually(lambda: node.nvml.asked > 1)
+    assert (agent.passed, codes(agent)) == (False, [])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_state_file_that_is_no_state_costs_nothing_but_its_memory(node: Node) -> None:
     (node.settings.state_dir).mkdir()
     (node.settings.state_dir / "agent.json").write_text('{"boot_id": ')
