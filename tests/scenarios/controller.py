@@ -8,6 +8,9 @@ from typing import Self
 
 from console.stage import Stage, controlled
 
+PATIENT = {"SICKBAY_SETTLE_SECONDS": "5"}
+"""On a busy machine the simulated kubelets stutter; only a node that is silent for longer is a story's."""
+
 
 class Controller:
     """One controller at a time, an async context manager."""
@@ -33,7 +36,7 @@ class Controller:
     async def start(self) -> None:
         """Start a new one; it connects and reconciles by itself."""
         self.starts += 1
-        self._process = await self._processes.enter_async_context(controlled(self._stage, self._policy))
+        self._process = await self._processes.enter_async_context(controlled(self._stage, self._policy, PATIENT))
 
     async def kill(self) -> None:
         """SIGKILL: nothing of it runs any more when this returns."""

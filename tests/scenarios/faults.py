@@ -26,7 +26,7 @@ NEEDS_REPLACEMENT = HostFault(
     cured_by=Cure.REPLACE,
 )
 SILENT_FOR_A_WHILE = HostFault(
-    name="silent for a while", host_trouble=HostTrouble(kubelet_silent=True), cured_by=Cure.ITSELF, passes_after=140
+    name="silent for a while", host_trouble=HostTrouble(kubelet_silent=True), cured_by=Cure.ITSELF, passes_after=240
 )
 HANGS = HostFault(
     name="hangs",

@@ -19,7 +19,7 @@ defaults:
   reboot: {deadline: 90s}
   replace: {deadline: 3m}
   drain: {deadline: 1m, dead_kubelet_grace: 2s, evictions_per_minute: 600}
-  host_pickup: 20s
+  host_pickup: 1m
   verify_deadline: 1m
   verify_every: 1s
   soak: 3s
@@ -27,7 +27,7 @@ defaults:
   look_every: 2s
   budget: {max_unavailable: {count: 20, percent: 100}}
 faults:
-  node-not-ready: {tolerance: 15s}
+  node-not-ready: {tolerance: 30s}
 containment:
   cap: {count: 50, percent: 100}
 """

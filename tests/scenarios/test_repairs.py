@@ -12,6 +12,7 @@ from tests.scenarios import faults
 from tests.scenarios.case import Case
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.stories import POLICY, Stories, Story, telling, title
+from tests.scenarios.waiting import seen
 
 pytestmark = [pytest.mark.scenario, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -70,7 +71,7 @@ async def a_worn_out_gpu_has_its_node_replaced_once_a_person_says_yes(stage: Clu
     await case.falls_ill(faults.NEEDS_REPLACEMENT)
     await case.comes_to(Stage.AWAITING_APPROVAL)
     assert (await case.machine()).power is Power.RUNNING
-    assert len(await stage.events(case.name, "SickbayApprovalNeeded")) == 1
+    await seen("a person is told", lambda: stage.events(case.name, "SickbayApprovalNeeded"))
     machines = await case.pool_machines()
     await case.order(CommandKind.APPROVE, Rung.REPLACE)
     result = await case.ends()
