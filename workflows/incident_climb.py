@@ -198,6 +198,12 @@ class Climb:
             await self._waits.for_plan_to_change(step, pause, objection.reason)
         return None
 
+    def _forbidden(self, look: NodeSnapshot) -> str:
+        """What forbids an act on the node as it stands; empty if nothing does."""
+        record = self._record
+        objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
+        return objection.reason if objection else ""
+
     async def _gpu_uuids(self) -> tuple[str, ...]:
         """The node's GPUs as its own worker tells them; none where it does not answer."""
         try:
@@ -226,7 +232,9 @@ class Climb:
         record.enter(Stage.REPAIRING, f"{intent.rung}, attempt {intent.attempt}", intent.rung)
         record.waits(f"the proof of {intent.rung}", workflow.now() + self._policy.for_rung(intent.rung).deadline)
         acted_at = workflow.now()
-        runner = RungRunner(self._calls, self._policy, record.node, record.state.expected_gpus, record.note)
+        runner = RungRunner(
+            self._calls, self._policy, record.node, record.state.expected_gpus, record.note, self._forbidden
+        )
         end = await runner.run(intent, look)
         proven_at = workflow.now() if end.proven else None
         record.end(

@@ -12,17 +12,21 @@ from datetime import datetime
 from activities.gpu_client_pods import PauseReport
 from activities.host import ResetReport
 from sickbay.incident import Intent
+from sickbay.nodes import NodeSnapshot
 from sickbay.proof import gpus_of
 from workflows.incident_calls import IncidentCalls
 from workflows.outside import HostSilentError, OutsideError
 
 
 class GpuReset:
-    """One reset; `note` adds a line to the incident's account."""
+    """One reset; `note` adds a line to the account, `forbidden` says what in a look forbids it, if anything."""
 
-    def __init__(self, calls: IncidentCalls, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, calls: IncidentCalls, note: Callable[[str], None], forbidden: Callable[[NodeSnapshot], str]
+    ) -> None:
         self._calls = calls
         self._note = note
+        self._forbidden = forbidden
         self._pause = PauseReport()
 
     async def act(self, intent: Intent) -> ResetReport:
@@ -54,6 +58,9 @@ class GpuReset:
             self._note(f"GPU clients paused: {', '.join(self._pause.paused)}")
         if self._pause.remaining:
             return ResetReport(reset=False, refused=f"GPU clients stay: {', '.join(self._pause.remaining)}")
+        # A pause takes minutes, so the last look before it is none any more (design, 3.4).
+        if self._pause.paused and (reason := self._forbidden(await self._calls.look())):
+            return ResetReport(reset=False, refused=reason)
         return await self._calls.reset_gpus(intent, gpus_of(intent))
 
     async def _resume(self) -> None:

@@ -47,10 +47,12 @@ class RungRunner:
         node: NodeRef,
         expected_gpus: int | None,
         note: Callable[[str], None],
+        forbidden: Callable[[NodeSnapshot], str],
     ) -> None:
-        """`note` adds a line to the incident's account."""
+        """`note` adds a line to the incident's account; `forbidden` says what forbids an act by a look, if anything."""
         self._calls = calls
         self._note = note
+        self._forbidden = forbidden
         self._policy = policy
         self._node = node
         self._expected_gpus = expected_gpus
@@ -80,7 +82,7 @@ class RungRunner:
         )
 
     async def _reset(self, intent: Intent) -> RungEnd:
-        reset = GpuReset(self._calls, self._note)
+        reset = GpuReset(self._calls, self._note, self._forbidden)
         report = await reset.act(intent)
         if report.refused:
             return RungEnd(failure=f"the reset was refused: {report.refused}")

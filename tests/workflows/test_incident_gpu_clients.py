@@ -60,6 +60,17 @@ async def test_a_client_that_stays_means_no_reset_but_the_next_rung(time_skippin
         assert "GPU clients stay: gpu-operator/dcgm-0" in timeline(result)
 
 
+async def test_a_lock_that_appears_during_the_pause_forbids_the_reset(time_skipping: WorkflowEnvironment) -> None:
+    async with incident_bench(time_skipping, gpu_clients=CLIENTS) as bench:
+        bench.world.on["pause_gpu_clients"] = lambda: setattr(bench.world, "foreign_locks", ("a driver upgrade",))
+        bench.world.on["resume_gpu_clients"] = lambda: setattr(bench.world, "foreign_locks", ())
+        await bench.start()
+        result = await bench.result()
+        assert bench.world.acts["reset_gpus"] == 0
+        assert "a driver upgrade" in result.view.intents[0].failure
+        assert_all_resumed(bench.world)
+
+
 @pytest.mark.parametrize("failing", ["pause_gpu_clients", "reset_gpus"])
 async def test_clients_are_resumed_when_a_step_fails(time_skipping: WorkflowEnvironment, failing: str) -> None:
     async with incident_bench(time_skipping, gpu_clients=CLIENTS, fails={failing: BROKEN}) as bench:
