@@ -25,9 +25,11 @@ from sickbay.incident import (
     CommandReply,
     FaultReport,
     FaultsCleared,
+    HandoverReason,
     IncidentInput,
     IncidentResult,
     IncidentView,
+    Outcome,
     Stage,
 )
 from sickbay.names import budget_id, node_queue
@@ -95,6 +97,14 @@ class Bench:
     async def result(self) -> IncidentResult:
         """Its end, which must come."""
         return await asyncio.wait_for(self.handle.result(), 60)
+
+    async def handed_over(self) -> HandoverReason | None:
+        """Run until a person is asked, and to the end that the last deadline brings; why, once the marks are gone."""
+        await self.start()
+        result = await self.result()
+        assert result.outcome is Outcome.HANDED_OVER
+        assert leaves_nothing(self.world)
+        return result.handover
 
     async def view(self) -> IncidentView:
         return await self.handle.query(NodeIncident.view)

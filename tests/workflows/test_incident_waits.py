@@ -229,3 +229,19 @@ async def test_a_flood_of_one_fault_is_one_fault(time_skipping: WorkflowEnvironm
             await bench.handle.terminate()
         assert len(view.faults) == 1
         assert len(view.timeline) == told
+
+
+async def test_beyond_the_cap_new_work_is_blocked_only_with_a_permit(time_skipping: WorkflowEnvironment) -> None:
+    async with incident_bench(time_skipping, budget="silent") as bench:
+        with time_skipping.with_time_skipping_disabled():
+            await bench.start(contain=False)
+            await bench.until(Stage.AWAITING_PERMIT)
+            assert not bench.world.cordoned
+            await bench.grant()
+            view = await bench.until(Stage.SOAKING)
+            assert bench.world.cordoned
+            assert view.contained_at is not None
+            await bench.skip(timedelta(minutes=20))
+            assert (await bench.result()).outcome is Outcome.RETURNED
+        assert not bench.world.cordoned
+        assert leaves_nothing(bench.world)
