@@ -1,5 +1,6 @@
 # Everything a person or a build does with this folder; `make` alone lists it.
-# Needs Python 3.11 or newer and make, nothing else: the first target that needs them installs the locked packages in .venv.
+# Needs Python 3.11 or newer and make, and a C compiler for the simulated cluster: the first target that needs them
+# installs the locked packages in .venv.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
