@@ -185,7 +185,12 @@ class IncidentRecord:
         return (*self.state.faults, *self.state.cleared)
 
     def join(self, faults: tuple[Fault, ...]) -> None:
-        """Take in what a detector reports; after a proof, a fault that is new since then is a relapse."""
+        """Take in what a detector reports; after a proof, a fault that is new since then is a relapse.
+
+        What comes while the incident closes is left to the watch, which opens another one if it is still there.
+        """
+        if self.closing:
+            return
         if self.watched is not None:
             fresh = relapses(self.watched, self.known_at_proof, faults)
             if not fresh:

@@ -182,6 +182,24 @@ async def test_while_marks_are_undone_no_order_is_taken_any_more(time_skipping: 
         assert leaves_nothing(bench.world)
 
 
+async def test_a_fault_that_comes_while_marks_are_undone_is_nobodys_decision(
+    time_skipping: WorkflowEnvironment,
+) -> None:
+    found = fault("driver-mismatch", Rung.HUMAN, FaultClass.DRIVER)
+    async with incident_bench(time_skipping, budget="grant", fault=found) as bench:
+        with time_skipping.with_time_skipping_disabled():
+            bench.world.gates["release_node"] = asyncio.Event()
+            await bench.start()
+            await bench.until(Stage.HANDED_OVER)
+            await bench.say(CommandKind.WITHDRAW)
+            await bench.until_act("release_node")
+            await bench.report(fault("xid-79", Rung.REBOOT))
+            bench.world.gates["release_node"].set()
+            result = await bench.result()
+        # The watch takes the faults of a withdrawn incident for known to the person who withdrew it.
+        assert [each.code for each in result.view.faults] == ["driver-mismatch"]
+
+
 async def test_a_cancellation_while_marks_are_undone_leaves_none(time_skipping: WorkflowEnvironment) -> None:
     found = fault("driver-mismatch", Rung.HUMAN, FaultClass.DRIVER)
     async with incident_bench(time_skipping, budget="grant", fault=found) as bench:
