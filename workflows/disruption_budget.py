@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.incidents import HoldersQuery, IncidentActivities
@@ -24,16 +23,12 @@ from sickbay.budget import Decision, Ledger, Member, Notice, PoolLook
 from sickbay.budget_account import account
 from sickbay.model import Frozen
 from sickbay.permits import Permit, PermitRefusal, PermitRelease, PermitRenewal, PermitRequest, PermitWaiting
+from workflows import policies
 
 SIGNALS: Final = {Permit: "permit_granted", PermitRefusal: "permit_refused", PermitWaiting: "permit_waiting"}
 """What holders are told, by the name of the signal that tells it."""
 HOLDER_GONE: Final = "ExternalWorkflowExecutionNotFound"
 """The server's word for a workflow that is closed or never was (facts: Temporal, 1.8)."""
-
-CALL_TIMEOUT: Final = timedelta(seconds=30)
-CALL_DEADLINE: Final = timedelta(minutes=2)
-"""For all tries of one look or sweep; past it the turn goes on without, and the next one tries again."""
-CALL_RETRIES: Final = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=3)
 
 
 class BudgetInput(Frozen):
@@ -116,9 +111,7 @@ class DisruptionBudget:
             found = await workflow.execute_activity_method(
                 IncidentActivities.check_holders,
                 HoldersQuery(holders=self._ledger.holders),
-                start_to_close_timeout=CALL_TIMEOUT,
-                schedule_to_close_timeout=CALL_DEADLINE,
-                retry_policy=CALL_RETRIES,
+                **policies.BUDGET,
                 summary="which holders are gone",
             )
         except ActivityError as error:
@@ -137,9 +130,7 @@ class DisruptionBudget:
                 snapshot = await workflow.execute_activity_method(
                     NodeActivities.observe_pool,
                     PoolQuery(cluster=self._start.cluster, pool=pool),
-                    start_to_close_timeout=CALL_TIMEOUT,
-                    schedule_to_close_timeout=CALL_DEADLINE,
-                    retry_policy=CALL_RETRIES,
+                    **policies.BUDGET,
                     summary=f"pool {pool or 'none'}",
                 )
             except ActivityError as error:

@@ -43,9 +43,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             workflow.execute_activity_method(
                 NodeActivities.observe_node,
                 NodeQuery(node=self._node),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.LOOK_DEADLINE,
-                retry_policy=policies.PATIENT,
+                **policies.LOOK,
                 summary=f"look at {self._node.name}",
             )
         )
@@ -56,9 +54,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             workflow.execute_activity_method(
                 NodeActivities.contain_node,
                 ContainRequest(node=self._node, incident_id=self._incident_id, taint=self._policy.taint),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.LOOK_DEADLINE,
-                retry_policy=policies.PATIENT,
+                **policies.LOOK,
                 summary=f"block new work on {self._node.name}",
             )
         )
@@ -70,9 +66,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             workflow.execute_activity_method(
                 NodeActivities.release_node,
                 request,
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.UNDO_DEADLINE,
-                retry_policy=policies.PATIENT,
+                **policies.UNDO,
                 summary=f"undo our marks on {self._node.name}",
             )
         )
@@ -83,10 +77,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
         return workflow.start_activity_method(
             DrainActivities.drain_node,
             DrainRequest(node=self._node, incident_id=self._incident_id, goal=goal, policy=self._policy.drain),
-            start_to_close_timeout=deadline + policies.WAIT_SLACK,
-            schedule_to_close_timeout=2 * deadline + policies.WAIT_SLACK,
-            heartbeat_timeout=policies.WAIT_HEARTBEAT,
-            retry_policy=policies.ACT,
+            **policies.waiting(deadline, policies.ACT),
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=f"drain {self._node.name} of {goal}",
         )
@@ -97,10 +88,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             workflow.execute_activity_method(
                 NodeActivities.wait_for_boot,
                 BootWait(node=self._node, previous_boot_id=previous_boot_id, expected_gpus=None, deadline=deadline),
-                start_to_close_timeout=deadline + policies.WAIT_SLACK,
-                heartbeat_timeout=policies.WAIT_HEARTBEAT,
-                retry_policy=policies.PATIENT,
-                schedule_to_close_timeout=2 * deadline + policies.WAIT_SLACK,
+                **policies.waiting(deadline, policies.PATIENT),
                 summary="wait for the new boot",
             )
         )
@@ -111,9 +99,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             workflow.execute_activity_method(
                 NodeActivities.observe_pool,
                 PoolQuery(cluster=self._node.cluster, pool=self._node.pool),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.LOOK_DEADLINE,
-                retry_policy=policies.PATIENT,
+                **policies.LOOK,
                 summary=f"nodes of pool {self._node.pool}",
             )
         )
@@ -132,10 +118,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
                     expected_gpus=expected_gpus,
                     deadline=deadline,
                 ),
-                start_to_close_timeout=deadline + policies.WAIT_SLACK,
-                heartbeat_timeout=policies.WAIT_HEARTBEAT,
-                retry_policy=policies.PATIENT,
-                schedule_to_close_timeout=2 * deadline + policies.WAIT_SLACK,
+                **policies.waiting(deadline, policies.PATIENT),
                 summary="wait for the successor",
             )
         )
@@ -146,9 +129,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             workflow.execute_activity_method(
                 IncidentActivities.past_incidents,
                 HistoryQuery(cluster=self._node.cluster, machine=self._node.machine, window=window),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.COURTESY_DEADLINE,
-                retry_policy=policies.COURTESY,
+                **policies.COURTESY,
                 summary=f"past incidents of {self._node.machine}",
             )
         )
@@ -163,9 +144,7 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
                 workflow.execute_activity_method(
                     NodeActivities.record_event,
                     event,
-                    start_to_close_timeout=policies.CALL,
-                    schedule_to_close_timeout=policies.COURTESY_DEADLINE,
-                    retry_policy=policies.COURTESY,
+                    **policies.COURTESY,
                     summary=f"Event {reason}",
                 )
             )

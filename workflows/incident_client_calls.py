@@ -28,10 +28,7 @@ class ClientCalls(Outside):
             workflow.execute_activity_method(
                 GpuClientPodActivities.pause_gpu_clients,
                 PauseRequest(node=self._node, incident_id=self._incident_id, policy=clients),
-                start_to_close_timeout=clients.deadline + policies.WAIT_SLACK,
-                schedule_to_close_timeout=2 * clients.deadline + policies.WAIT_SLACK,
-                heartbeat_timeout=policies.WAIT_HEARTBEAT,
-                retry_policy=policies.ACT,
+                **policies.waiting(clients.deadline, policies.ACT),
                 cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
                 summary=f"pause the GPU clients on {self._node.name}",
             )
@@ -59,10 +56,7 @@ class ClientCalls(Outside):
             workflow.execute_activity_method(
                 GpuClientPodActivities.restart_latched_pods,
                 RestartRequest(node=self._node, incident_id=self._incident_id, policy=clients, reset_at=reset_at),
-                start_to_close_timeout=clients.deadline + policies.WAIT_SLACK,
-                schedule_to_close_timeout=2 * clients.deadline + policies.WAIT_SLACK,
-                heartbeat_timeout=policies.WAIT_HEARTBEAT,
-                retry_policy=policies.ACT,
+                **policies.waiting(clients.deadline, policies.ACT),
                 summary="restart what the reset does not wake",
             )
         )

@@ -1,7 +1,5 @@
 """The activities of an incident on the node's own queue; see `incident_calls`."""
 
-from datetime import timedelta
-
 from temporalio import workflow
 from temporalio.workflow import ActivityCancellationType
 
@@ -25,7 +23,7 @@ class HostCalls(Outside):
                 ProbeRequest(incident_id=self._incident_id, expected_gpus=expected_gpus),
                 task_queue=node_queue(name),
                 schedule_to_start_timeout=self._policy.host_pickup,
-                start_to_close_timeout=timedelta(minutes=2),
+                start_to_close_timeout=policies.HOST_PROBE,
                 heartbeat_timeout=policies.HOST_HEARTBEAT,
                 retry_policy=policies.HOST_ONCE,
                 summary=f"probe {name}",
@@ -67,7 +65,7 @@ class HostCalls(Outside):
                 ),
                 task_queue=node_queue(self._node.name),
                 schedule_to_start_timeout=self._policy.host_pickup,
-                start_to_close_timeout=timedelta(minutes=1),
+                start_to_close_timeout=policies.HOST_ORDER_TIME,
                 heartbeat_timeout=policies.HOST_HEARTBEAT,
                 retry_policy=policies.HOST_ORDER,
                 summary=f"reboot {self._node.name} from inside",

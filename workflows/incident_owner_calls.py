@@ -31,9 +31,7 @@ class OwnerCalls(Outside):
             workflow.execute_activity_method(
                 KarpenterActivities.protect_node,
                 ProtectRequest(node=self._node, incident_id=self._incident_id),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.LOOK_DEADLINE,
-                retry_policy=policies.PATIENT,
+                **policies.LOOK,
                 summary="keep Karpenter's hands off the node",
             )
         )
@@ -44,9 +42,7 @@ class OwnerCalls(Outside):
             workflow.execute_activity_method(
                 KarpenterActivities.unprotect_node,
                 ProtectRequest(node=self._node, incident_id=self._incident_id),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.UNDO_DEADLINE,
-                retry_policy=policies.PATIENT,
+                **policies.UNDO,
                 summary="give the node back to Karpenter",
             )
         )
@@ -57,9 +53,7 @@ class OwnerCalls(Outside):
             workflow.execute_activity_method(
                 KarpenterActivities.delete_node_claim,
                 ClaimDeletion(node=self._node, incident_id=self._incident_id, claim_name=name, claim_uid=uid),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.ACT_DEADLINE,
-                retry_policy=policies.ACT,
+                **policies.STEP,
                 summary=f"delete NodeClaim {name}",
             )
         )
@@ -70,9 +64,7 @@ class OwnerCalls(Outside):
             workflow.execute_activity_method(
                 AutoScalingActivities.observe_membership,
                 MembershipQuery(instance_id=self._node.machine),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.ACT_DEADLINE,
-                retry_policy=policies.ACT,
+                **policies.STEP,
                 summary=f"group of {self._node.machine}",
             )
         )
@@ -88,9 +80,7 @@ class OwnerCalls(Outside):
                     incident_id=self._incident_id,
                     attempt=intent.attempt,
                 ),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.ACT_DEADLINE,
-                retry_policy=policies.ACT,
+                **policies.STEP,
                 summary=f"replace {self._node.machine} in {group}",
             )
         )
@@ -101,9 +91,7 @@ class OwnerCalls(Outside):
             workflow.execute_activity_method(
                 Ec2Activities.observe_instance,
                 InstanceRef(instance_id=self._node.machine),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.ACT_DEADLINE,
-                retry_policy=policies.ACT,
+                **policies.STEP,
                 summary=f"look at {self._node.machine}",
             )
         )
@@ -119,9 +107,7 @@ class OwnerCalls(Outside):
                     attempt=intent.attempt,
                     decided_at=intent.recorded_at,
                 ),
-                start_to_close_timeout=policies.CALL,
-                schedule_to_close_timeout=policies.ACT_DEADLINE,
-                retry_policy=policies.ACT,
+                **policies.STEP,
                 summary=f"reboot {self._node.machine} from outside",
             )
         )
