@@ -16,7 +16,7 @@ from sickbay.incident import HandoverReason, Intent, Outcome, Stage
 from sickbay.ladder import Step
 from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeSnapshot, OwnerKind
 from sickbay.policy.model import ApprovalNeed
-from sickbay.safety import Obstacle, objection_to_disrupting, outlived
+from sickbay.safety import Objection, Obstacle, objection_to_disrupting, outlived
 from workflows.incident_calls import IncidentCalls
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
@@ -175,7 +175,7 @@ class Climb:
             look = await self._waits.look()
             if over := outlived(record.state.faults, look):
                 record.clear(tuple(fault.code for fault in over))
-            objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
+            objection = self._objection(look)
             if objection is None or objection.obstacle not in _MADE_BY_OTHERS:
                 record.change(locked_since=None)
             if objection is None:
@@ -198,11 +198,10 @@ class Climb:
             await self._waits.for_plan_to_change(step, pause, objection.reason)
         return None
 
-    def _forbidden(self, look: NodeSnapshot) -> str:
-        """What forbids an act on the node as it stands; empty if nothing does."""
+    def _objection(self, look: NodeSnapshot) -> Objection | None:
+        """What forbids an act on the node as it stands; None if nothing does."""
         record = self._record
-        objection = objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
-        return objection.reason if objection else ""
+        return objection_to_disrupting(record.node, record.incident_id, look, record.permit, workflow.now())
 
     async def _gpu_uuids(self) -> tuple[str, ...]:
         """The node's GPUs as its own worker tells them; none where it does not answer."""
@@ -233,7 +232,7 @@ class Climb:
         record.waits(f"the proof of {intent.rung}", workflow.now() + self._policy.for_rung(intent.rung).deadline)
         acted_at = workflow.now()
         runner = RungRunner(
-            self._calls, self._policy, record.node, record.state.expected_gpus, record.note, self._forbidden
+            self._calls, self._policy, record.node, record.state.expected_gpus, record.note, self._objection
         )
         end = await runner.run(intent, look)
         proven_at = workflow.now() if end.proven else None

@@ -14,19 +14,20 @@ from activities.host import ResetReport
 from sickbay.incident import Intent
 from sickbay.nodes import NodeSnapshot
 from sickbay.proof import gpus_of
+from sickbay.safety import Objection
 from workflows.incident_calls import IncidentCalls
 from workflows.outside import HostSilentError, OutsideError
 
 
 class GpuReset:
-    """One reset; `note` adds a line to the account, `forbidden` says what in a look forbids it, if anything."""
+    """One reset; `note` adds a line to the account, `objection` says what in a look forbids it, if anything."""
 
     def __init__(
-        self, calls: IncidentCalls, note: Callable[[str], None], forbidden: Callable[[NodeSnapshot], str]
+        self, calls: IncidentCalls, note: Callable[[str], None], objection: Callable[[NodeSnapshot], Objection | None]
     ) -> None:
         self._calls = calls
         self._note = note
-        self._forbidden = forbidden
+        self._objection = objection
         self._pause = PauseReport()
 
     async def act(self, intent: Intent) -> ResetReport:
@@ -59,8 +60,8 @@ class GpuReset:
         if self._pause.remaining:
             return ResetReport(reset=False, refused=f"GPU clients stay: {', '.join(self._pause.remaining)}")
         # A pause takes minutes, so the last look before it is none any more (design, 3.4).
-        if self._pause.paused and (reason := self._forbidden(await self._calls.look())):
-            return ResetReport(reset=False, refused=reason)
+        if self._pause.paused and (objection := self._objection(await self._calls.look())):
+            return ResetReport(reset=False, refused=objection.reason)
         return await self._calls.reset_gpus(intent, gpus_of(intent))
 
     async def _resume(self) -> None:

@@ -16,6 +16,7 @@ from sickbay.nodes import HostProbe, NodeOwner, NodeRef, NodeSnapshot, OwnerKind
 from sickbay.policy.model import IncidentPolicy
 from sickbay.proof import Judgement, proof_of_reboot, proof_of_reset, proof_of_stopped_workload
 from sickbay.replacement import proof_of_replacement, route_to_replace
+from sickbay.safety import Objection
 from workflows.incident_calls import IncidentCalls
 from workflows.incident_reset import GpuReset
 from workflows.outside import HostSilentError, OutsideError
@@ -47,12 +48,12 @@ class RungRunner:
         node: NodeRef,
         expected_gpus: int | None,
         note: Callable[[str], None],
-        forbidden: Callable[[NodeSnapshot], str],
+        objection: Callable[[NodeSnapshot], Objection | None],
     ) -> None:
-        """`note` adds a line to the incident's account; `forbidden` says what forbids an act by a look, if anything."""
+        """`note` adds a line to the incident's account; `objection` says what in a look forbids an act, if anything."""
         self._calls = calls
         self._note = note
-        self._forbidden = forbidden
+        self._objection = objection
         self._policy = policy
         self._node = node
         self._expected_gpus = expected_gpus
@@ -82,7 +83,7 @@ class RungRunner:
         )
 
     async def _reset(self, intent: Intent) -> RungEnd:
-        reset = GpuReset(self._calls, self._note, self._forbidden)
+        reset = GpuReset(self._calls, self._note, self._objection)
         report = await reset.act(intent)
         if report.refused:
             return RungEnd(failure=f"the reset was refused: {report.refused}")
@@ -110,16 +111,15 @@ class RungRunner:
                 return refused
             return _reboot_end(intent, await self._calls.wait_for_boot(intent.boot_id, deadline))
         look = await self._calls.wait_for_boot(intent.boot_id, deadline / 2)
+        if proof_of_reboot(intent, look).passed:
+            return _reboot_end(intent, look)
         if look.boot_id == intent.boot_id and self._in_ec2:
             try:
                 await self._calls.reboot_instance(intent)
             except OutsideError as failed:
                 # The host itself has taken the order: a slow one may yet come back.
                 self._note(f"it could not be rebooted from outside as well: {failed}")
-            look = await self._calls.wait_for_boot(intent.boot_id, deadline / 2)
-        elif not proof_of_reboot(intent, look).passed:
-            look = await self._calls.wait_for_boot(intent.boot_id, deadline / 2)
-        return _reboot_end(intent, look)
+        return _reboot_end(intent, await self._calls.wait_for_boot(intent.boot_id, deadline / 2))
 
     async def _rebooted_from_inside(self, intent: Intent) -> bool:
         """Whether the node's worker took the order, as far as anybody knows: if it fell silent over it, it may have."""

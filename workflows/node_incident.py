@@ -11,6 +11,7 @@ be interrupted (the act and its proof) is not.
 """
 
 import asyncio
+from collections.abc import Awaitable
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
@@ -266,12 +267,12 @@ class NodeIncident:
         Each tolerates that its mark was never made. An orphan that stays is found by the controller's sweep.
         """
         await self._permit.give_back()
+        if self._record.state.protected:
+            await self._tried(self._calls.unprotect())
+        await self._tried(self._calls.release(keep_cordon=keep_cordon))
+
+    async def _tried(self, undo: Awaitable[object]) -> None:
         try:
-            if self._record.state.protected:
-                await self._calls.unprotect()
-        except OutsideError as failed:
-            self._record.note(f"a mark could not be undone: {failed}")
-        try:
-            await self._calls.release(keep_cordon=keep_cordon)
+            await undo
         except OutsideError as failed:
             self._record.note(f"a mark could not be undone: {failed}")

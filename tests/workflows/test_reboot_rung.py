@@ -51,7 +51,7 @@ async def test_ec2_reboots_only_what_the_node_s_worker_never_took(took: bool, as
     calls.reboot_host.side_effect = HostSilentError("the worker did not answer", took=took)
     calls.look.return_value = DOWN
     calls.wait_for_boot.return_value = BACK
-    end = await RungRunner(calls, IncidentPolicy(), NODE, 8, lambda _: None, lambda _: "").run(INTENT, DOWN)
+    end = await RungRunner(calls, IncidentPolicy(), NODE, 8, lambda _: None, lambda _: None).run(INTENT, DOWN)
     assert end.proven
     assert calls.reboot_instance.await_count == asked_of_ec2
 
@@ -60,6 +60,6 @@ async def test_an_order_that_led_to_nothing_is_given_from_outside_in_the_end() -
     calls = AsyncMock(spec=IncidentCalls)
     calls.reboot_host.side_effect = HostSilentError("the worker did not answer", took=True)
     calls.wait_for_boot.side_effect = [DOWN, BACK]
-    end = await RungRunner(calls, IncidentPolicy(), NODE, 8, lambda _: None, lambda _: "").run(INTENT, DOWN)
+    end = await RungRunner(calls, IncidentPolicy(), NODE, 8, lambda _: None, lambda _: None).run(INTENT, DOWN)
     assert end.proven
     assert calls.reboot_instance.await_count == 1
