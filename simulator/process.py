@@ -20,7 +20,7 @@ from aiohttp import web
 
 from simulator.clock import Clock
 from simulator.cloud import CloudServer
-from simulator.cluster import Cluster, JobOrder, PoolKind
+from simulator.cluster import Cluster, JobOrder
 from simulator.control_api import ControlApi
 from simulator.host import native
 from simulator.host.fleet import Fleet
@@ -115,7 +115,7 @@ class Simulation:
         self._open.push_async_callback(self._tasks.close)
         for pool in self.scenario.pools:
             await self.cluster.add_pool(
-                pool.name, PoolKind(pool.kind), pool.nodes, pool.instance_type, gpu_operator=pool.gpu_operator
+                pool.name, pool.kind, pool.nodes, pool.instance_type, gpu_operator=pool.gpu_operator
             )
         for job in self.scenario.jobs:
             await self.cluster.add_job(JobOrder(**job.model_dump()))

@@ -5,7 +5,6 @@ what a fault is; this adds when and where. All times are simulated seconds.
 """
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self
@@ -18,18 +17,11 @@ from simulator.host.faults import HostFault
 from simulator.host.gpu import Described
 from simulator.host.machine import RepairTimes
 from simulator.instance_types import INSTANCE_TYPES, instance_type
+from simulator.pool_kind import PoolKind
 
 
 class ScenarioError(Exception):
     """The file cannot be used; the message names the file, the place, what is wrong and what would be right."""
-
-
-class PoolKind(StrEnum):
-    """Who makes the nodes of a pool."""
-
-    KARPENTER = "karpenter"
-    AUTOSCALING = "autoscaling"
-    NOBODY = "nobody"
 
 
 class PoolPlan(Described):

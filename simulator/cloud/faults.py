@@ -35,10 +35,6 @@ class Faults:
         """Take the caller's right to one action, e.g. `TerminateInstances`."""
         self._denied.add(action)
 
-    def allow(self, action: str) -> None:
-        """Give the right back."""
-        self._denied.discard(action)
-
     def refuse_capacity(self, until: datetime) -> None:
         """Launch nothing before this moment of the wall clock."""
         self._capacity_refused_until = until

@@ -6,7 +6,6 @@ one as well; the machines come from the cloud.
 
 import asyncio
 from contextlib import AsyncExitStack
-from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
@@ -30,15 +29,8 @@ from simulator.cluster.orphan_pods import OrphanPods
 from simulator.cluster.scheduler import Scheduler
 from simulator.cluster.taint_eviction import TaintEviction
 from simulator.cluster.world import Timings, World
+from simulator.pool_kind import PoolKind
 from simulator.tasks import Background
-
-
-class PoolKind(StrEnum):
-    """Who makes a pool's nodes."""
-
-    KARPENTER = "karpenter"
-    AUTOSCALING = "autoscaling"
-    NOBODY = "nobody"
 
 
 class Cluster:

@@ -137,11 +137,6 @@ class Cluster:
         async with self._control.post(path, data=body) as answer:
             assert answer.status == 200, await answer.text()
 
-    async def open_incidents(self) -> frozenset[str]:
-        """Ids of the incidents that run."""
-        query = f"WorkflowType = '{names.WORKFLOW_INCIDENT}' AND ExecutionStatus = 'Running'"
-        return frozenset([each.id async for each in self.client.list_workflows(query)])
-
     async def is_open(self, incident_id: str) -> bool:
         """Whether the incident runs, as the server itself knows, at once."""
         try:
