@@ -21,7 +21,7 @@ from console.demo_display import DemoDisplay, ends
 from console.demo_ends import ENDS, wrong_ends
 from console.demo_report import markdown
 from console.errors import UserError
-from console.incident_desk import find, order, read
+from console.incident_desk import handle_of, order, read
 from console.incident_text import console_for_people
 from console.processes import program
 from console.stage import Stage, controlled, staged, until_controlled, working_folder
@@ -160,7 +160,7 @@ class Demo:
         views = []
         for incident_id in sorted(ids):
             try:
-                views.append(await read(await find(self._client, incident_id)))
+                views.append(await read(handle_of(self._client, incident_id)))
             except UserError:
                 continue  # opened a moment ago, or between two workers: the next look shows it
         return sorted(views, key=lambda view: view.opened_at)
@@ -191,7 +191,7 @@ class Demo:
             attempt=view.attempt,
             request_id=uuid.uuid4().hex,
         )
-        reply = await order(await find(self._client, view.incident_id), command)
+        reply = await order(handle_of(self._client, view.incident_id), command)
         display.say(f"the demo approves it: {reply.message}", "bold yellow")
 
     def _account(self, views: Sequence[IncidentView], wrong: Sequence[str]) -> None:

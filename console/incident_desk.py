@@ -104,7 +104,12 @@ async def find(client: Client, wanted: str) -> WorkflowHandle[object, IncidentRe
     if not found:
         raise UserError(f"{wanted} has no incident; see `sickbay incidents list --all`")
     chosen = running[0] if running else max(found, key=lambda each: each.start_time).id
-    return client.get_workflow_handle(chosen, result_type=IncidentResult)
+    return handle_of(client, chosen)
+
+
+def handle_of(client: Client, incident_id: str) -> WorkflowHandle[object, IncidentResult]:
+    """The incident of an id that is known to be one; nothing is asked of the server."""
+    return client.get_workflow_handle(incident_id, result_type=IncidentResult)
 
 
 async def read(handle: WorkflowHandle[object, IncidentResult]) -> IncidentView:
@@ -165,7 +170,7 @@ async def order(handle: WorkflowHandle[object, IncidentResult], command: Command
 
 
 async def _existing(client: Client, incident_id: str) -> WorkflowHandle[object, IncidentResult]:
-    handle = client.get_workflow_handle(incident_id, result_type=IncidentResult)
+    handle = handle_of(client, incident_id)
     try:
         await handle.describe(rpc_timeout=ANSWER_TIMEOUT)
     except RPCError as error:
@@ -222,7 +227,7 @@ async def _row(client: Client, execution: WorkflowExecution) -> IncidentRow:
     )
     if execution.status is not WorkflowExecutionStatus.RUNNING:
         return row.model_copy(update={"stage": "closed"})
-    view = await _ask(client.get_workflow_handle(execution.id, result_type=IncidentResult))
+    view = await _ask(handle_of(client, execution.id))
     if view is None:
         return row.model_copy(update={"answers": False})
     return IncidentRow(
