@@ -1,6 +1,8 @@
 """Orders and faults that come at the worst moment: in the middle of a drain, of the last look, of the undoing."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -167,51 +169,43 @@ async def test_a_relapse_while_it_is_held_in_the_soak_is_a_failed_verification(
         assert "xid-79" in view.intents[0].failure
 
 
-async def test_while_marks_are_undone_no_order_is_taken_any_more(time_skipping: WorkflowEnvironment) -> None:
+@asynccontextmanager
+async def ended_by(environment: WorkflowEnvironment, kind: CommandKind) -> AsyncIterator[Bench]:
+    """An incident that a person has ended, and whose marks are being undone while the block runs."""
     found = fault("driver-mismatch", Rung.HUMAN, FaultClass.DRIVER)
-    async with incident_bench(time_skipping, budget="grant", fault=found) as bench:
-        with time_skipping.with_time_skipping_disabled():
+    async with incident_bench(environment, budget="grant", fault=found) as bench:
+        with environment.with_time_skipping_disabled():
             bench.world.gates["release_node"] = asyncio.Event()
             await bench.start()
             await bench.until(Stage.HANDED_OVER)
-            await bench.say(CommandKind.CLOSE)
+            await bench.say(kind)
             await bench.until_act("release_node")
-            assert "closed" in await bench.refused(CommandKind.CHOOSE_RUNG, rung=Rung.REBOOT)
-            bench.world.gates["release_node"].set()
-            assert (await bench.result()).outcome is Outcome.HANDED_OVER
+            yield bench
+
+
+async def test_while_marks_are_undone_no_order_is_taken_any_more(time_skipping: WorkflowEnvironment) -> None:
+    async with ended_by(time_skipping, CommandKind.CLOSE) as bench:
+        assert "closed" in await bench.refused(CommandKind.CHOOSE_RUNG, rung=Rung.REBOOT)
+        bench.world.gates["release_node"].set()
+        assert (await bench.result()).outcome is Outcome.HANDED_OVER
         assert leaves_nothing(bench.world)
 
 
 async def test_a_fault_that_comes_while_marks_are_undone_is_nobodys_decision(
     time_skipping: WorkflowEnvironment,
 ) -> None:
-    found = fault("driver-mismatch", Rung.HUMAN, FaultClass.DRIVER)
-    async with incident_bench(time_skipping, budget="grant", fault=found) as bench:
-        with time_skipping.with_time_skipping_disabled():
-            bench.world.gates["release_node"] = asyncio.Event()
-            await bench.start()
-            await bench.until(Stage.HANDED_OVER)
-            await bench.say(CommandKind.WITHDRAW)
-            await bench.until_act("release_node")
-            await bench.report(fault("xid-79", Rung.REBOOT))
-            bench.world.gates["release_node"].set()
-            result = await bench.result()
+    async with ended_by(time_skipping, CommandKind.WITHDRAW) as bench:
+        await bench.report(fault("xid-79", Rung.REBOOT))
+        bench.world.gates["release_node"].set()
         # The watch takes the faults of a withdrawn incident for known to the person who withdrew it.
-        assert [each.code for each in result.view.faults] == ["driver-mismatch"]
+        assert [each.code for each in (await bench.result()).view.faults] == ["driver-mismatch"]
 
 
 async def test_a_cancellation_while_marks_are_undone_leaves_none(time_skipping: WorkflowEnvironment) -> None:
-    found = fault("driver-mismatch", Rung.HUMAN, FaultClass.DRIVER)
-    async with incident_bench(time_skipping, budget="grant", fault=found) as bench:
-        with time_skipping.with_time_skipping_disabled():
-            bench.world.gates["release_node"] = asyncio.Event()
-            await bench.start()
-            await bench.until(Stage.HANDED_OVER)
-            await bench.say(CommandKind.CLOSE)
-            await bench.until_act("release_node")
-            await bench.handle.cancel()
-            bench.world.gates["release_node"].set()
-            assert (await bench.result()).outcome is Outcome.HANDED_OVER
+    async with ended_by(time_skipping, CommandKind.CLOSE) as bench:
+        await bench.handle.cancel()
+        bench.world.gates["release_node"].set()
+        assert (await bench.result()).outcome is Outcome.HANDED_OVER
         assert leaves_nothing(bench.world)
         assert not bench.world.cordoned
 
