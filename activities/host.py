@@ -20,6 +20,7 @@ from activities.host_ledger import Entry, HostAct, HostLedger
 from health.agent import NodeAgent
 from health.children import run_child
 from health.settings import NodeSettings
+from sickbay.checks import ActiveDepth
 from sickbay.model import Frozen
 from sickbay.nodes import HostProbe
 
@@ -35,6 +36,10 @@ class ProbeRequest(Frozen):
 
     incident_id: str
     expected_gpus: int | None = None
+    depth: ActiveDepth = ActiveDepth.NONE
+    """How far to go with active checks on idle GPUs."""
+    burn_in: timedelta = timedelta(minutes=3)
+    """How long a burn-in may load the GPUs."""
 
 
 class ResetRequest(Frozen):

@@ -11,6 +11,14 @@ from sickbay.faults import Fault
 from sickbay.model import Frozen
 
 
+class Inventory(Frozen):
+    """What the agent counts on its machine, for whoever knows how much there should be; None where it cannot count."""
+
+    instance_type: str = ""
+    gpus: int | None = None
+    efa_devices: int | None = None
+
+
 class FaultsAnnotation(Frozen):
     """The open faults of one node as its agent sees them."""
 
@@ -20,3 +28,4 @@ class FaultsAnnotation(Frozen):
     checks_unknown: tuple[str, ...] = ()
     """Checks that could not judge."""
     expected_gpus: int | None = None
+    inventory: Inventory = Inventory()

@@ -14,6 +14,7 @@ CONTROLLER_QUEUE: Final = "sickbay-controller"
 """Task queue of workflows and of activities that need the cluster or the cloud."""
 
 WORKFLOW_INCIDENT: Final = "NodeIncident"
+WORKFLOW_ADMISSION: Final = "NodeAdmission"
 SIGNAL_REPORT_FAULTS: Final = "report_faults"
 SIGNAL_CLEAR_FAULTS: Final = "clear_faults"
 UPDATE_COMMAND: Final = "command"
@@ -32,6 +33,10 @@ ANNOTATION_PAUSED_CLIENTS: Final = f"{DOMAIN}/paused-gpu-clients"
 `sickbay.gpu_clients`."""
 ANNOTATION_FAULTS: Final = f"{DOMAIN}/faults"
 """The node agent's open faults, compact JSON; see `sickbay.conditions`."""
+ANNOTATION_ADMITTED: Final = f"{DOMAIN}/admitted-boot"
+"""Boot id in which this node last passed its admission; a record for the next one, no mark of an incident."""
+TAINT_ADMISSION: Final = f"{DOMAIN}/admission"
+"""Startup taint of pools whose nodes get no work until they are validated; removed by us alone."""
 TAINT_INCIDENT: Final = f"{DOMAIN}/incident"
 
 CONDITION_GPU: Final = "SickbayGpuHealthy"
@@ -72,3 +77,8 @@ def incident_id(cluster: str, machine: str) -> str:
 def budget_id(cluster: str) -> str:
     """Workflow id of the disruption budget of one cluster."""
     return f"disruption-budget-{cluster}"
+
+
+def admission_id(cluster: str, machine: str) -> str:
+    """Workflow id of the admission of one machine; at most one is open at a time."""
+    return f"admission-{cluster}-{machine}"

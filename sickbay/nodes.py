@@ -3,6 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
+from sickbay.checks import CheckReport
 from sickbay.faults import Fault
 from sickbay.model import Frozen
 from sickbay.names import machine_id
@@ -147,3 +148,5 @@ class HostProbe(Frozen):
     """Open faults of this boot after anything that a proven reset has cleared."""
     checks_unknown: tuple[str, ...] = ()
     """Names of checks that could not judge, each of which keeps the node from being called healthy."""
+    checks: tuple[CheckReport, ...] = ()
+    """Every check of the pass, for people; what counts is above."""
