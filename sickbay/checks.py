@@ -1,8 +1,8 @@
 """What a health check is, and what it may say: the one small contract of every layer.
 
-Built on by `health` (the checks that run), by `sickbay.recorded` (the same judgements on recorded outputs), by the node
-agent and by `sickbay check`. Each layer's rules, which turn readings into an outcome, are modules of their own; here are
-only the words they share.
+Built on by `health` (the checks that run), by `sickbay.recorded` (the same judgements on recorded outputs), by the
+node agent and by `sickbay check`. Each layer's rules, which turn readings into an outcome, are modules of their own;
+here are only the words they share.
 
 A check answers one of five things. Only `healthy` is good: `unknown` is neither good nor bad and keeps a node from
 being called healthy (design, 3.1); `starting` is an unknown that has an end; `not_applicable` says that this machine
@@ -178,10 +178,8 @@ def judged(faults: Iterable[Fault], unjudged: str = "", memory: str = "") -> Che
     What could not be read beside a fault is told in `why`.
     """
     found = tuple(faults)
-    if found:
-        result = CheckResult.FAULTS
-    else:
-        result = CheckResult.UNKNOWN if unjudged else CheckResult.HEALTHY
+    without_fault = CheckResult.UNKNOWN if unjudged else CheckResult.HEALTHY
+    result = CheckResult.FAULTS if found else without_fault
     return CheckOutcome(result=result, why=unjudged, faults=found, memory=memory)
 
 
