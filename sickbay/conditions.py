@@ -29,3 +29,5 @@ class FaultsAnnotation(Frozen):
     """Checks that could not judge."""
     expected_gpus: int | None = None
     inventory: Inventory = Inventory()
+    boot_seen_at: datetime | None = None
+    """When the agent first ran in this boot; None from an agent that does not tell."""
