@@ -22,6 +22,8 @@ class Contradiction(NamedTuple):
 _NOT_LONGER: Final = (
     ("handover_reminder", "handover_deadline", "nobody would ever be reminded"),
     ("verify_every", "verify_deadline", "the repaired node would be looked at once at most"),
+    ("admission.burn_in", "admission.deadline", "no node would ever be admitted in time"),
+    ("admission.look_every", "admission.deadline", "a new node would be looked at once at most"),
     ("drain.dead_kubelet_grace", "drain.deadline", "the drain would end before the grace does"),
     ("host_pickup", "reset_gpu.deadline", "a dead node would be taken for a failed reset"),
     ("soak", "lemon.window", "an incident would outlast the memory of the one before"),

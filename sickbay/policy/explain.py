@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from sickbay.catalogue import CATALOGUE_VERSION, Row, codes, lookup
+from sickbay.checks import ActiveDepth
 from sickbay.faults import Rung
 from sickbay.ladder import rungs_from
 from sickbay.policy.durations import format_duration
@@ -21,6 +22,11 @@ _PROOFS: Final = {
     Rung.RESET_GPU: "the same GPUs answer, and the driver asks for nothing more",
     Rung.REBOOT: "a new boot id, Ready, with its GPUs",
     Rung.REPLACE: "the old instance is gone, and a new node is Ready with its GPUs",
+}
+_DEPTHS: Final = {
+    ActiveDepth.NONE: "",
+    ActiveDepth.QUICK: ", idle GPUs tried out,",
+    ActiveDepth.BURN_IN: ", idle GPUs under load for {burn_in},",
 }
 _WIDTH: Final = 14
 """Of the first column."""
@@ -96,7 +102,8 @@ def _rung(number: int, rung: Rung, policy: IncidentPolicy, *, first: bool) -> It
         clients = _within(policy.gpu_clients.deadline)
         yield _row("GPU pods", f"out of the way {clients}, else the reset failed; put back {clients} after it")
     yield _row("proof", f"{_within(rules.deadline)} of the act, else it failed: {_PROOFS[rung]}")
-    yield _row("verification", f"a full healthy pass {_within(policy.verify_deadline)}, looked for every {look}")
+    depth = _DEPTHS[policy.verification.after(rung)].format(burn_in=format_duration(policy.verification.burn_in))
+    yield _row("verification", f"a full healthy pass{depth} {_within(policy.verify_deadline)}, looked for every {look}")
     if rung is not Rung.REPLACE:
         yield _row("soak", f"{format_duration(policy.soak)} without a fault, then the node is returned")
     yield _row("at most", format_duration(_longest(rung, policy, first=first)))
@@ -106,6 +113,9 @@ def _longest(rung: Rung, policy: IncidentPolicy, *, first: bool) -> timedelta:
     """How long all attempts of a rung take if each wait goes to its deadline and none helps."""
     rules = policy.for_rung(rung)
     attempt = policy.drain.deadline + policy.foreign_lock_deadline + rules.deadline + policy.verify_deadline
+    if policy.verification.after(rung) is ActiveDepth.BURN_IN:
+        # The last pass may begin right before the deadline.
+        attempt += policy.verification.burn_in
     if rung is not Rung.REPLACE:
         attempt += policy.soak
     if rung is Rung.RESET_GPU:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from sickbay.checks import ActiveDepth
 from sickbay.faults import Rung
 from sickbay.model import Frozen
 
@@ -141,6 +142,48 @@ class BudgetPolicy(Frozen):
     """A permit that its holder does not renew within this is taken back if the holder is gone."""
 
 
+class AdmissionPolicy(Frozen):
+    """How nodes of this pool are validated before they get any work."""
+
+    enabled: bool = False
+    """Off by default: it needs our startup taint in the pool, and its toleration in every DaemonSet of a GPU node."""
+    deadline: timedelta = timedelta(minutes=30)
+    """From its beginning until a person is told; metal instances take as long to be ready (facts: remediation, 3.1)."""
+    at_once: int = Field(default=5, ge=1)
+    """Nodes of the whole cluster that may be under validation before one of this pool begins; others wait."""
+    depth: ActiveDepth = ActiveDepth.BURN_IN
+    """A node can pass every check without load and fail under it (facts: peer-nvsentinel, 4.31)."""
+    burn_in: timedelta = timedelta(minutes=3)
+    """How long the GPUs are loaded: minutes, since nobody waits hours for a node."""
+    gpus: int = Field(default=0, ge=0)
+    """GPUs that a node of this pool has; 0 takes what Karpenter's label, else the node itself, says."""
+    look_every: timedelta = timedelta(seconds=15)
+
+
+class VerificationPolicy(Frozen):
+    """How far the active checks go after a rung, on GPUs that nobody uses."""
+
+    stop_workload: ActiveDepth = ActiveDepth.NONE
+    """It has repaired nothing."""
+    reset_gpu: ActiveDepth = ActiveDepth.QUICK
+    """The work of other GPUs may run on, and the soak follows."""
+    reboot: ActiveDepth = ActiveDepth.BURN_IN
+    """The node is empty; without load it may pass and fail again at once (facts: peer-nvsentinel, 4.31)."""
+    replace: ActiveDepth = ActiveDepth.BURN_IN
+    """Of the successor; one that was admitted has been loaded already."""
+    burn_in: timedelta = timedelta(minutes=3)
+
+    def after(self, rung: Rung) -> ActiveDepth:
+        """The depth after one rung; none after a rung that disrupts nothing."""
+        depths = {
+            Rung.STOP_WORKLOAD: self.stop_workload,
+            Rung.RESET_GPU: self.reset_gpu,
+            Rung.REBOOT: self.reboot,
+            Rung.REPLACE: self.replace,
+        }
+        return depths.get(rung, ActiveDepth.NONE)
+
+
 class FaultPolicy(Frozen):
     """What this pool thinks differently of one fault code."""
 
@@ -183,6 +226,7 @@ class IncidentPolicy(Frozen):
     verify_deadline: timedelta = timedelta(minutes=10)
     """From proof to a full healthy pass; drivers and fabric need minutes to train after a boot."""
     verify_every: timedelta = timedelta(seconds=15)
+    verification: VerificationPolicy = VerificationPolicy()
     soak: timedelta = timedelta(minutes=15)
     """The watch over a repaired node before the incident closes."""
     approval_deadline: timedelta = timedelta(hours=8)
@@ -197,6 +241,7 @@ class IncidentPolicy(Frozen):
     """A handed-over incident that no person ended by then closes, leaving the cordon to people."""
     lemon: LemonPolicy = LemonPolicy()
     budget: BudgetPolicy = BudgetPolicy()
+    admission: AdmissionPolicy = AdmissionPolicy()
 
     def for_rung(self, rung: Rung) -> RungPolicy:
         """The rules of one disrupting rung. Raises KeyError for a rung that disrupts nothing."""

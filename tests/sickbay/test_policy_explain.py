@@ -15,6 +15,7 @@ def test_the_shipped_ladder_of_a_lost_gpu_is_a_reboot_then_a_replacement() -> No
     assert text.index("1. reboot, one attempt") < text.index("2. replace, one attempt")
     assert "reset_gpu" not in text
     assert "approval      within 8h, else handed over" in text
+    assert "a full healthy pass, idle GPUs under load for 3m, within 10m" in text
     assert "at most 2 nodes and 20 per cent of the pool are out" in text
 
 
@@ -29,7 +30,7 @@ def test_the_worst_case_is_the_sum_of_all_deadlines() -> None:
         "p5",
     )
     assert "1. reboot, up to 2 attempts" in text
-    assert "at worst      3h13m until a person is asked" in text
+    assert "at worst      3h19m until a person is asked" in text
 
 
 def test_a_pools_section_and_its_rules_for_a_fault_are_named() -> None:
