@@ -20,6 +20,8 @@ class NodeSettings(BaseSettings):
     expected_gpus: int | None = Field(default=None, ge=0)
     """GPUs of a healthy machine of this type; without it, as many as this boot has shown."""
 
+    host_root: Path = Path("/")
+    """Where the host's own `/` is seen; its /sys, /proc and driver files are read below it."""
     kmsg_path: Path = Path("/dev/kmsg")
     boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")
     nvidia_smi: str = "nvidia-smi"
