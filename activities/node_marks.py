@@ -57,7 +57,9 @@ async def release(api: ApiClient, request: ReleaseRequest) -> Release:
     decision = await decide_and_write(
         api,
         request.node,
-        lambda node: node_marks.release(node, request.incident_id, keep_cordon=request.keep_cordon),
+        lambda node: node_marks.release(
+            node, request.incident_id, keep_cordon=request.keep_cordon, verified_boot=request.verified_boot
+        ),
     )
     if decision is None:
         return Release(released=True, node_gone=True)

@@ -42,6 +42,8 @@ class ReleaseRequest(Frozen):
     incident_id: str
     keep_cordon: bool = False
     """Leave the node cordoned, in people's hands, and undo the rest."""
+    verified_boot: str = ""
+    """The boot in which the incident's own verification passed, which spares the node another admission for it."""
 
 
 class Release(Frozen):

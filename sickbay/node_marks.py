@@ -80,8 +80,11 @@ def contain(node: Node, incident_id: str, at: datetime, taint: TaintPolicy) -> C
     return ContainDecision(change=_change(node, again, True, taints), prior_unschedulable=prior)
 
 
-def release(node: Node, incident_id: str, *, keep_cordon: bool) -> ReleaseDecision:
+def release(node: Node, incident_id: str, *, keep_cordon: bool, verified_boot: str = "") -> ReleaseDecision:
     """Undo what `contain` did for this incident, and only that. The cordon goes only if it is ours.
+
+    A node that was admitted once and that the incident has verified in its present boot is admitted in that boot by the
+    same write, so that nobody sees it in between and validates it again.
 
     GPU clients that are still paused go back to work too, should the resume after the reset have failed, and so does
     Karpenter: an incident that was terminated undoes nothing itself.
@@ -100,6 +103,8 @@ def release(node: Node, incident_id: str, *, keep_cordon: bool) -> ReleaseDecisi
         names.ANNOTATION_PRIOR_UNSCHEDULABLE: None,
         names.ANNOTATION_CONTAINED_AT: None,
     }
+    if names.ANNOTATION_ADMITTED in node.metadata.annotations and verified_boot == node.status.node_info.boot_id != "":
+        annotations[names.ANNOTATION_ADMITTED] = verified_boot
     uncordon = False if node.spec.unschedulable and not keeps else None
     return ReleaseDecision(change=_change(node, annotations, uncordon, taints, labels), left_cordoned=keeps)
 

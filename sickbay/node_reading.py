@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sickbay.cordons import uncordoned_by_person
-from sickbay.foreign_locks import foreign_locks
+from sickbay.foreign_locks import MIG_STATE, foreign_locks
 from sickbay.kube_objects import Lease, Node, NodeClaim, OwnerReference
-from sickbay.names import CONDITIONS
-from sickbay.node_faults import HEARTBEAT_LIMIT, heartbeat, open_faults, own_conditions, ready_condition, report
+from sickbay.names import ANNOTATION_ADMITTED, CONDITIONS, TAINT_ADMISSION
+from sickbay.node_faults import HEARTBEAT_LIMIT, cloud_words, heartbeat, open_faults, own_conditions, ready_condition, report
 from sickbay.node_marks import incident_mark, prior_unschedulable
 from sickbay.nodes import NodeOwner, NodeRef, NodeSnapshot, OwnerKind, Readiness
 
@@ -21,9 +21,12 @@ GROUP_LABELS: Final = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup
 POOL_LABELS: Final = (KARPENTER_POOL, *GROUP_LABELS)
 """Labels that name a node's pool, the first that is there deciding."""
 
-GPU_LABELS: Final = ("nvidia.com/gpu.present", "karpenter.k8s.aws/instance-gpu-count")
+GPU_COUNT_LABEL: Final = "karpenter.k8s.aws/instance-gpu-count"
+GPU_LABELS: Final = ("nvidia.com/gpu.present", GPU_COUNT_LABEL)
 """Labels that GPU nodes keep while their device plugin is down."""
 GPU_RESOURCES: Final = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "aws.amazon.com/neuron"})
+MIG_CONFIG: Final = "nvidia.com/mig.config"
+"""The label that wishes for a MIG layout (facts: remediation, 5)."""
 LEAVING_TAINTS: Final = ("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler")
 """Taints of autoscalers on nodes that they are about to take away."""
 
@@ -60,7 +63,13 @@ def read_node(
         foreign_locks=foreign_locks(node, lease, now),
         gpu_capacity=gpus_in(node.status.capacity),
         gpu_allocatable=gpus_in(node.status.allocatable),
+        gpus_promised=_gpus_promised(node),
+        admission_taint=awaits_admission(node),
+        admitted_boot=node.metadata.annotations.get(ANNOTATION_ADMITTED, ""),
+        mig_config=node.metadata.labels.get(MIG_CONFIG, ""),
+        mig_state=node.metadata.labels.get(MIG_STATE, ""),
         faults=open_faults(node, now, heartbeat_limit),
+        cloud_told=cloud_words(node) is not None,
         conditions_fresh=_is_fresh(node, now, heartbeat_limit),
         conditions_healthy=_is_healthy(node),
     )
@@ -112,6 +121,11 @@ def is_gpu_node(node: Node) -> bool:
     return labelled or gpus_in(node.status.capacity) > 0 or bool(own_conditions(node))
 
 
+def awaits_admission(node: Node) -> bool:
+    """Whether the node bears our startup taint."""
+    return any(taint.key == TAINT_ADMISSION for taint in node.spec.taints)
+
+
 def gpus_in(resources: dict[str, str]) -> int:
     """How many accelerators a list of resources holds; a MIG instance counts as one."""
     return sum(int(count) for name, count in resources.items() if is_gpu_resource(name) and count.isdecimal())
@@ -132,6 +146,8 @@ def why_unavailable(node: Node) -> str:
     ready = ready_condition(node)
     if ready.status != "True":
         return f"Ready is {ready.status}"
+    if awaits_admission(node):
+        return "it is not admitted yet"
     return "it is cordoned" if node.spec.unschedulable else ""
 
 
@@ -154,7 +170,8 @@ def missing_to_serve(node: Node, expected_gpus: int | None) -> str:
     if node.metadata.deletion_timestamp is not None:
         return "it is being deleted"
     expected = expected_gpus if expected_gpus is not None else max(1, gpus_in(node.status.capacity))
-    return _missing_to_work(readiness(node), gpus_in(node.status.allocatable), expected)
+    missing = _missing_to_work(readiness(node), gpus_in(node.status.allocatable), expected)
+    return missing or ("it is not admitted yet" if awaits_admission(node) else "")
 
 
 def readiness(node: Node) -> Readiness:
@@ -172,6 +189,11 @@ def is_claim_of(claim: NodeClaim, node: Node) -> bool:
     """Whether a claim stands for this node's machine."""
     same_machine = bool(claim.status.provider_id) and claim.status.provider_id == node.spec.provider_id
     return same_machine or claim.status.node_name == node.metadata.name
+
+
+def _gpus_promised(node: Node) -> int:
+    told = node.metadata.labels.get(GPU_COUNT_LABEL, "")
+    return int(told) if told.isascii() and told.isdecimal() else 0
 
 
 def _missing_to_work(ready: Readiness, allocatable: int, expected: int) -> str:

@@ -78,8 +78,22 @@ class NodeSnapshot(Frozen):
     """Marks of other actors that forbid us to act now, each in words (driver upgrade, mig-manager, kured, medik8s)."""
     gpu_capacity: int = 0
     gpu_allocatable: int = 0
+    gpus_promised: int = 0
+    """GPUs that Karpenter's label names for the instance type; 0 where it names none."""
+    admission_taint: bool = False
+    """Our startup taint is there: the node gets no work until it is validated."""
+    admitted_boot: str = ""
+    """The boot in which it last was; empty if it never had to be."""
+    mig_config: str = ""
+    """The MIG layout that is wished of mig-manager; empty where none is."""
+    mig_state: str = ""
+    """How far mig-manager is with it, in its own word."""
     faults: tuple[Fault, ...] = ()
-    """Open faults by our conditions and annotation, and by the node's own Ready."""
+    """Open faults by our conditions and annotation, by the node's own Ready, and by the cloud."""
+    undecided: tuple[str, ...] = ()
+    """Codes of which nobody can tell now whether they are still there."""
+    cloud_told: bool = False
+    """EC2 has said how the node's instance stands; its last word is in `faults`."""
     conditions_fresh: bool = False
     """Our conditions carry this boot id and a recent heartbeat."""
     conditions_healthy: bool = False

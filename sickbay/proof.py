@@ -6,12 +6,16 @@ proves nothing, and neither does an API that answered; silence and `unknown` are
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
+from sickbay.checks import ActiveDepth
 from sickbay.faults import ComponentKind, Fault, Rung
 from sickbay.incident import Intent
 from sickbay.model import Frozen
 from sickbay.nodes import HostProbe, NodeSnapshot, Readiness
 
+MIG_APPLIED: Final = "success"
+"""mig-manager's word for a layout that is as wished; a reset or a reboot undoes it (facts: remediation, 5)."""
 _NO_ACTION = ("none", "unknown")
 """Recovery actions that do not contradict a reset: none, and that of a driver too old to say (facts: detection, 2)."""
 
@@ -86,15 +90,28 @@ def verification(look: NodeSnapshot, probe: HostProbe, expected_gpus: int | None
     missing += [f"check {name} cannot judge" for name in probe.checks_unknown]
     if probe.boot_id != look.boot_id:
         missing.append("the API server and the host tell different boot ids")
+    return Judgement(missing=(*missing, *missing_in_look(look, expected_gpus)), final=final)
+
+
+def missing_in_look(look: NodeSnapshot, expected_gpus: int | None) -> tuple[str, ...]:
+    """What the API server alone shows that the node still lacks, in words."""
+    missing = []
     if look.ready is not Readiness.TRUE:
         missing.append(f"Ready is {look.ready}")
     if look.gpu_allocatable < max(expected_gpus or 0, look.gpu_capacity):
         missing.append(f"{look.gpu_allocatable} of {max(expected_gpus or 0, look.gpu_capacity)} GPUs are allocatable")
+    if look.mig_config and look.mig_state != MIG_APPLIED:
+        missing.append(f"MIG layout {look.mig_config} is not there yet: {look.mig_state or 'mig-manager is silent'}")
     if not look.conditions_fresh:
         missing.append("the node agent has not reported since")
     elif not look.conditions_healthy:
         missing.append("a health condition of the node is not True")
-    return Judgement(missing=tuple(missing), final=final)
+    return tuple(missing)
+
+
+def depth_due(wanted: ActiveDepth, look: NodeSnapshot, expected_gpus: int | None) -> ActiveDepth:
+    """How far the active checks of a pass are to go now: a pass that cannot come to a yes loads no GPU for it."""
+    return ActiveDepth.NONE if missing_in_look(look, expected_gpus) else wanted
 
 
 def gpus_of(intent: Intent) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from sickbay import cloud_words
 from sickbay.catalogue import lookup
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Fault, Rung
@@ -24,8 +25,9 @@ from sickbay.kube_objects import Node
 from sickbay.model import Frozen
 from sickbay.names import ANNOTATION_INCIDENT
 from sickbay.node_faults import MONITOR_SILENT, NODE_NOT_READY
-from sickbay.node_reading import is_gpu_node
+from sickbay.node_reading import awaits_admission, is_gpu_node
 from sickbay.nodes import NodeSnapshot, Readiness
+from sickbay.other_agents.judgement import is_reported
 from sickbay.policy.model import IncidentPolicy
 
 SETTLING: Final = frozenset({NODE_NOT_READY, MONITOR_SILENT})
@@ -106,8 +108,11 @@ class Look(Frozen):
 
 
 def concerns_us(node: Node) -> bool:
-    """Whether a node is ours to look after. One without GPUs that is not ready is its owner's affair."""
-    return is_gpu_node(node) or ANNOTATION_INCIDENT in node.metadata.annotations
+    """Whether a node is ours to look after. One without GPUs that is not ready is its owner's affair.
+
+    One that waits for its admission is ours before its GPUs can be seen: nobody else takes that taint away.
+    """
+    return is_gpu_node(node) or awaits_admission(node) or ANNOTATION_INCIDENT in node.metadata.annotations
 
 
 def needs_temporal(snapshot: NodeSnapshot) -> bool:
@@ -197,8 +202,17 @@ def _join(look: Look) -> Plan:
 
 
 def _can_tell(code: str, snapshot: NodeSnapshot) -> bool:
-    """Whether the detector of a code has spoken: the kubelet for Ready, our agent in this boot for all else."""
-    return snapshot.ready is Readiness.TRUE if code == NODE_NOT_READY else snapshot.conditions_fresh
+    """Whether who can tell has spoken: the kubelet for Ready, EC2 for its own words, our agent in this boot for all else.
+
+    Another agent's word that is gone may only mean that this agent restarted: our own must have passed the node.
+    """
+    if code == NODE_NOT_READY:
+        return snapshot.ready is Readiness.TRUE
+    if code in cloud_words.CODES:
+        return snapshot.cloud_told
+    if is_reported(code):
+        return snapshot.conditions_fresh and snapshot.conditions_healthy
+    return snapshot.conditions_fresh and code not in snapshot.undecided
 
 
 def _left_to_people(incident: KnownIncident, faults: tuple[Fault, ...]) -> bool:

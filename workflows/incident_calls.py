@@ -59,9 +59,11 @@ class IncidentCalls(HostCalls, ClientCalls, OwnerCalls):
             )
         )
 
-    async def release(self, *, keep_cordon: bool) -> Release:
-        """Undo our marks."""
-        request = ReleaseRequest(node=self._node, incident_id=self._incident_id, keep_cordon=keep_cordon)
+    async def release(self, *, keep_cordon: bool, verified_boot: str = "") -> Release:
+        """Undo our marks; a node that is well in this boot needs no admission for it."""
+        request = ReleaseRequest(
+            node=self._node, incident_id=self._incident_id, keep_cordon=keep_cordon, verified_boot=verified_boot
+        )
         return await told(
             workflow.execute_activity_method(
                 NodeActivities.release_node,

@@ -1,9 +1,12 @@
 """The activities of an incident on the node's own queue; see `incident_calls`."""
 
+from datetime import timedelta
+
 from temporalio import workflow
 from temporalio.workflow import ActivityCancellationType
 
 from activities.host import HostActivities, ProbeRequest, RebootReport, RebootRequest, ResetReport, ResetRequest
+from sickbay.checks import ActiveDepth
 from sickbay.incident import Intent
 from sickbay.names import node_queue
 from sickbay.nodes import HostProbe, NodeRef
@@ -14,19 +17,27 @@ from workflows.outside import Outside, told
 class HostCalls(Outside):
     """What one incident asks of the node's own worker."""
 
-    async def probe(self, expected_gpus: int | None, node: NodeRef | None = None) -> HostProbe:
-        """One full pass of the health layers on the node, or on its successor."""
+    async def probe(
+        self,
+        expected_gpus: int | None,
+        node: NodeRef | None = None,
+        *,
+        depth: ActiveDepth = ActiveDepth.NONE,
+        burn_in: timedelta | None = None,
+    ) -> HostProbe:
+        """One full pass of the health layers on the node, or on its successor; of the active checks, to this depth."""
         name = (node or self._node).name
+        load = burn_in or self._policy.verification.burn_in
         return await told(
             workflow.execute_activity_method(
                 HostActivities.probe_host,
-                ProbeRequest(incident_id=self._incident_id, expected_gpus=expected_gpus),
+                ProbeRequest(incident_id=self._incident_id, expected_gpus=expected_gpus, depth=depth, burn_in=load),
                 task_queue=node_queue(name),
                 schedule_to_start_timeout=self._policy.host_pickup,
-                start_to_close_timeout=policies.HOST_PROBE,
+                start_to_close_timeout=policies.host_probe(depth, load),
                 heartbeat_timeout=policies.HOST_HEARTBEAT,
                 retry_policy=policies.HOST_ONCE,
-                summary=f"probe {name}",
+                summary=f"probe {name}" if depth is ActiveDepth.NONE else f"probe {name}, active checks: {depth}",
             )
         )
 

@@ -232,7 +232,8 @@ class NodeIncident:
     async def _close(self, outcome: Outcome, reason: str, *, proof: str) -> IncidentResult:
         record = self._record
         record.closing = True
-        await self._undo(keep_cordon=record.keep_cordon)
+        verified_boot = self._settling.verified_boot if outcome is Outcome.RETURNED else ""
+        await self._undo(keep_cordon=record.keep_cordon, verified_boot=verified_boot)
         record.outcome, record.closed_at = outcome, workflow.now()
         record.waits("", None)
         rung = record.strongest_tried()
@@ -253,15 +254,15 @@ class NodeIncident:
             view=record.view(),
         )
 
-    async def _undo(self, *, keep_cordon: bool) -> None:
+    async def _undo(self, *, keep_cordon: bool, verified_boot: str = "") -> None:
         """Undo every mark of ours, also if the incident is cancelled meanwhile."""
-        undoing = asyncio.ensure_future(self._undo_marks(keep_cordon=keep_cordon))
+        undoing = asyncio.ensure_future(self._undo_marks(keep_cordon=keep_cordon, verified_boot=verified_boot))
         try:
             await asyncio.shield(undoing)
         except asyncio.CancelledError:
             await undoing
 
-    async def _undo_marks(self, *, keep_cordon: bool) -> None:
+    async def _undo_marks(self, *, keep_cordon: bool, verified_boot: str) -> None:
         """What fails is told, and does not keep the rest from being undone.
 
         Each tolerates that its mark was never made. An orphan that stays is found by the controller's sweep.
@@ -269,7 +270,7 @@ class NodeIncident:
         await self._permit.give_back()
         if self._record.state.protected:
             await self._tried(self._calls.unprotect())
-        await self._tried(self._calls.release(keep_cordon=keep_cordon))
+        await self._tried(self._calls.release(keep_cordon=keep_cordon, verified_boot=verified_boot))
 
     async def _tried(self, undo: Awaitable[object]) -> None:
         try:

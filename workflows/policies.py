@@ -9,6 +9,8 @@ from typing import Final, TypedDict
 
 from temporalio.common import RetryPolicy
 
+from sickbay.checks import ActiveDepth
+
 CALL: Final = timedelta(seconds=30)
 """One try of a call to the API server, to EC2 or to Temporal."""
 
@@ -51,6 +53,8 @@ COURTESY: Final = CallOptions(
 
 HOST_PROBE: Final = timedelta(minutes=2)
 """One full pass of a node's layers."""
+BURN_IN_SLACK: Final = timedelta(minutes=1)
+"""Beyond a burn-in itself: GPUs are filled and emptied, one after the other on a machine that also works."""
 HOST_ORDER_TIME: Final = timedelta(minutes=1)
 """For an order that the host takes and answers at once."""
 HOST_HEARTBEAT: Final = timedelta(seconds=10)
@@ -63,6 +67,11 @@ WAIT_HEARTBEAT: Final = timedelta(seconds=20)
 """Of activities that wait on the controller's worker; a lost worker is noticed within it. Four of their heartbeats."""
 WAIT_SLACK: Final = timedelta(minutes=2)
 """Beyond the deadline that the activity itself keeps."""
+
+
+def host_probe(depth: ActiveDepth, burn_in: timedelta) -> timedelta:
+    """One full pass of a node's layers with active checks to this depth."""
+    return HOST_PROBE + burn_in + BURN_IN_SLACK if depth is ActiveDepth.BURN_IN else HOST_PROBE
 
 
 class WaitOptions(CallOptions):
