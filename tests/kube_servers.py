@@ -42,7 +42,7 @@ def kube_endpoint(request: pytest.FixtureRequest) -> RealKube | None:
 async def kube_server(kube_endpoint: RealKube | None) -> AsyncIterator[KubeUnderTest]:
     """An API server without nodes, pods or anything else that tests make."""
     if kube_endpoint is not None:
-        under_test = KubeUnderTest(kube_endpoint.url, simulator=None, token=TOKEN)
+        under_test = KubeUnderTest(kube_endpoint.url, simulator=None, token=TOKEN, authority=kube_endpoint.authority)
         try:
             yield under_test
         finally:

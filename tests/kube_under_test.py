@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -37,6 +38,8 @@ class KubeUnderTest:
     simulator: KubeServer | None
     """For tests of trouble that can only be ordered of the simulated server."""
     token: str = ""
+    authority: Path | None = None
+    """What a client must trust that checks certificates."""
     _clients: AsyncExitStack = field(default_factory=AsyncExitStack)
     _session: aiohttp.ClientSession | None = None
 

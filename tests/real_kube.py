@@ -46,6 +46,11 @@ class RealKube:
         """Where it listens, with a certificate that it signed itself."""
         return f"https://{HOST}:{self._port}"
 
+    @property
+    def authority(self) -> Path:
+        """The certificates that a client must trust, its own authority's among them."""
+        return self._folder / "certificates" / "apiserver.crt"
+
     def __enter__(self) -> Self:
         try:
             self._start("kube-apiserver", *self._server_arguments(self._start_etcd()))
