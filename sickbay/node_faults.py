@@ -1,7 +1,8 @@
-"""The open faults of a node as its Node object tells them: its agent's report, and what its silence means.
+"""The open faults of a node as its Node object tells them: its agent's report or silence, and the cloud's words.
 
 Used by `sickbay.node_reading`. The agent's report is the annotation `names.ANNOTATION_FAULTS`; this module decides
-whether to believe it, and never reads it as health: a report that is old or illegible is a fault of the monitor.
+whether to believe it, and never reads it as health: a report that is old or illegible is a fault of the monitor. What
+EC2 last said is the annotation `names.ANNOTATION_CLOUD`. What needs more than one look is in `sickbay.watch_faults`.
 """
 
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from sickbay import cloud_words as cloud
 from sickbay import names
 from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung, Severity
@@ -42,12 +44,20 @@ def report(node: Node) -> FaultsAnnotation | None:
 
 
 def open_faults(node: Node, now: datetime, heartbeat_limit: timedelta = HEARTBEAT_LIMIT) -> tuple[Fault, ...]:
-    """Faults of the node's present boot, by its agent, its kubelet and our agent's silence."""
+    """Faults of the node's present boot by its agent, its kubelet and our agent's silence, and those that EC2 tells."""
     ready = ready_condition(node)
     by_node = () if ready.status == "True" else (_not_ready(node, ready, now),)
     silence = _silence(node, now, heartbeat_limit) if ready.status == "True" else ""
-    by_silence = (_monitor_silent(node, silence, now),) if silence else ()
-    return (*_reported(node), *by_node, *by_silence)
+    by_silence = (monitor_silent(node, silence, now),) if silence else ()
+    said = cloud_words(node)
+    by_cloud = said.faults if said is not None else ()
+    return (*_reported(node), *by_node, *by_silence, *by_cloud)
+
+
+def cloud_words(node: Node) -> cloud.CloudWords | None:
+    """What EC2 last said of the node's instance; None if it said nothing yet, or of another instance."""
+    text = node.metadata.annotations.get(names.ANNOTATION_CLOUD, "")
+    return cloud.read(text, names.machine_id(node.spec.provider_id, node.metadata.uid)) if text else None
 
 
 def ready_condition(node: Node) -> Condition:
@@ -96,7 +106,8 @@ def _not_ready(node: Node, ready: Condition, now: datetime) -> Fault:
     )
 
 
-def _monitor_silent(node: Node, words: str, now: datetime) -> Fault:
+def monitor_silent(node: Node, words: str, now: datetime) -> Fault:
+    """Our agent's silence, in these words; it blocks new work and never does more by itself."""
     return Fault(
         code=MONITOR_SILENT,
         component=Component(kind=ComponentKind.MONITOR, id=node.metadata.name),

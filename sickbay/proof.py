@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from sickbay import cloud_words
 from sickbay.checks import ActiveDepth
 from sickbay.faults import ComponentKind, Fault, Rung
 from sickbay.incident import Intent
 from sickbay.model import Frozen
 from sickbay.nodes import HostProbe, NodeSnapshot, Readiness
+from sickbay.other_agents.judgement import is_reported
 
 MIG_APPLIED: Final = "success"
 """mig-manager's word for a layout that is as wished; a reset or a reboot undoes it (facts: remediation, 5)."""
@@ -102,6 +104,8 @@ def missing_in_look(look: NodeSnapshot, expected_gpus: int | None) -> tuple[str,
         missing.append(f"{look.gpu_allocatable} of {max(expected_gpus or 0, look.gpu_capacity)} GPUs are allocatable")
     if look.mig_config and look.mig_state != MIG_APPLIED:
         missing.append(f"MIG layout {look.mig_config} is not there yet: {look.mig_state or 'mig-manager is silent'}")
+    standing = (fault for fault in cloud_words.standing(look.faults) if fault.rung is not Rung.NONE)
+    missing += [f"EC2 still tells {fault.code}" for fault in standing]
     if not look.conditions_fresh:
         missing.append("the node agent has not reported since")
     elif not look.conditions_healthy:
@@ -133,6 +137,8 @@ def relapses(intent: Intent, known: Iterable[Fault], reported: Iterable[Fault]) 
         fault
         for fault in reported
         if fault.rung is not Rung.NONE
+        # Another agent's word condemns nothing alone; it is told again once the incident is over.
+        and not is_reported(fault.code)
         and not (intent.rung is Rung.REBOOT and fault.boot_id and fault.boot_id == intent.boot_id)
         and (
             fault.last_seen > intent.proven_at

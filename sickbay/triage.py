@@ -202,7 +202,7 @@ def _join(look: Look) -> Plan:
 
 
 def _can_tell(code: str, snapshot: NodeSnapshot) -> bool:
-    """Whether who can tell has spoken: the kubelet for Ready, EC2 for its own words, our agent in this boot for all else.
+    """Whether the detector of a code has spoken: the kubelet for Ready, EC2 for its words, else our agent in this boot.
 
     Another agent's word that is gone may only mean that this agent restarted: our own must have passed the node.
     """

@@ -1,0 +1,164 @@
+"""What EC2 says of an instance, and which faults of the node that makes.
+
+`activities.ec2_words` asks, `workers.cloud_watch` keeps the answer on the node as an annotation, `sickbay.node_faults`
+reads it from there: so it outlives a change of leader, joins the node's other faults wherever the node is looked at,
+and ends only by a newer answer. EC2's silence changes nothing.
+
+Sources: facts on remediation, 3.2; the EC2 API reference (DescribeInstanceStatus: status checks, events and how
+finished ones are marked) and its advice on failed checks: a failed instance check is the operating system's, for
+which a reboot may help; a failed system check is the machine's below, which another machine cures.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from pydantic import ValidationError
+
+from sickbay.catalogue import fault_of
+from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.model import Frozen
+
+IMPAIRED_FOR: Final = timedelta(minutes=5)
+"""How long a status check must fail before it is a fault: a reboot or a short stall of the network fails some of its
+one-minute rounds."""
+
+_FINISHED: Final = ("[completed]", "[canceled]", "[cancelled]")
+"""How the description of an event begins that is over; EC2 shows those for a week."""
+
+_IMPAIRED: Final = "impaired"
+
+
+class CheckedPart(StrEnum):
+    """What one of EC2's status checks looks at."""
+
+    INSTANCE = "instance"
+    SYSTEM = "system"
+    EBS = "ebs"
+
+    @property
+    def code(self) -> str:
+        """The fault code in the catalogue."""
+        return f"{self.value}-check-failed"
+
+
+_CODE_OF_EVENT: Final = {
+    "instance-retirement": "instance-retirement-scheduled",
+    "instance-stop": "instance-stop-scheduled",
+    "instance-reboot": "instance-reboot-scheduled",
+    "system-reboot": "system-reboot-scheduled",
+    "system-maintenance": "maintenance-scheduled",
+}
+_UNKNOWN_EVENT: Final = "cloud-event-unknown"
+
+CODES: Final = frozenset({*(part.code for part in CheckedPart), *_CODE_OF_EVENT.values(), _UNKNOWN_EVENT})
+"""Faults that EC2 alone tells and alone can take back."""
+
+
+class StatusCheck(Frozen):
+    """One status check of an instance; `status` is EC2's word."""
+
+    part: CheckedPart
+    status: str
+    impaired_since: datetime | None = None
+
+    @property
+    def failed(self) -> bool:
+        """EC2 says so; `initializing` and `insufficient-data` are neither good nor bad."""
+        return self.status == _IMPAIRED
+
+
+class ScheduledEvent(Frozen):
+    """Something that EC2 has planned for an instance, or had."""
+
+    code: str
+    event_id: str = ""
+    description: str = ""
+    not_before: datetime | None = None
+    not_before_deadline: datetime | None = None
+
+    @property
+    def finished(self) -> bool:
+        """It took place or was called off. A date that is past does not say so."""
+        return self.description.strip().lower().startswith(_FINISHED)
+
+
+class InstanceWords(Frozen):
+    """One answer of EC2 about one instance."""
+
+    instance_id: str
+    checks: tuple[StatusCheck, ...] = ()
+    events: tuple[ScheduledEvent, ...] = ()
+    efa_attached: int | None = None
+    """Network interfaces of types `efa` and `efa-only`; None where EC2 was not asked."""
+
+
+class CloudWords(Frozen):
+    """What the annotation `names.ANNOTATION_CLOUD` holds: EC2's last answer that said something new."""
+
+    instance_id: str
+    answered_at: datetime
+    faults: tuple[Fault, ...] = ()
+    efa_attached: int | None = None
+
+    @property
+    def essence(self) -> tuple[object, ...]:
+        """What is worth a write to the node: not when it was said."""
+        told = {(fault.code, fault.component.id, fault.rung, fault.evidence) for fault in self.faults}
+        return (self.instance_id, frozenset(told), self.efa_attached)
+
+
+def judge(said: InstanceWords, before: CloudWords | None, noticed: datetime, now: datetime) -> CloudWords:
+    """What the node's annotation is to say after this answer.
+
+    `noticed` is when the failing of the instance's checks was first seen, for answers that do not tell since when.
+    A fault that stood before keeps the time at which it was first seen, so that a later look is no news of it.
+    """
+    checks = [_by_check(check, said.instance_id, noticed) for check in said.checks if _has_lasted(check, noticed, now)]
+    events = [_by_event(event, said.instance_id, now) for event in said.events if not event.finished]
+    known = {(fault.code, fault.evidence): fault for fault in (before.faults if before else ())}
+    faults = (known.get((fault.code, fault.evidence), fault) for fault in (*checks, *events))
+    # A boot ends none of these: their boot id stays open.
+    return CloudWords(
+        instance_id=said.instance_id, answered_at=now, faults=tuple(faults), efa_attached=said.efa_attached
+    )
+
+
+def failing(said: InstanceWords) -> bool:
+    """Whether any status check fails in this answer."""
+    return any(check.failed for check in said.checks)
+
+
+def read(text: str, instance_id: str) -> CloudWords | None:
+    """The words of an annotation; None if there are none, or they are of another instance or illegible."""
+    try:
+        words = CloudWords.model_validate_json(text)
+    except ValidationError:
+        return None
+    return words if words.instance_id == instance_id else None
+
+
+def standing(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Those of the faults that EC2 tells: no repair of the node ends them before EC2 says so."""
+    return tuple(fault for fault in faults if fault.code in CODES)
+
+
+def _has_lasted(check: StatusCheck, noticed: datetime, now: datetime) -> bool:
+    return check.failed and now - (check.impaired_since or noticed) >= IMPAIRED_FOR
+
+
+def _by_check(check: StatusCheck, instance_id: str, noticed: datetime) -> Fault:
+    since = check.impaired_since or noticed
+    kind = ComponentKind.DISK if check.part is CheckedPart.EBS else ComponentKind.HOST
+    words = f"EC2: the {check.part} status check of {instance_id} fails since {since.isoformat()}"
+    return fault_of(check.part.code, Component(kind=kind, id=instance_id), seen=since, evidence=(words,))
+
+
+def _by_event(event: ScheduledEvent, instance_id: str, now: datetime) -> Fault:
+    when = f"not before {event.not_before.isoformat()}" if event.not_before else "at a time that EC2 does not tell"
+    until = f", by {event.not_before_deadline.isoformat()}" if event.not_before_deadline else ""
+    words = f"EC2: {event.code} of {instance_id} is scheduled {when}{until}: {event.description}"
+    code = _CODE_OF_EVENT.get(event.code, _UNKNOWN_EVENT)
+    component = Component(kind=ComponentKind.HOST, id=instance_id)
+    return fault_of(code, component, seen=now, evidence=(" ".join(words.split())[:500],))
