@@ -10,6 +10,7 @@ for the very fault that an incident repairs, and a person's rung beside it would
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from sickbay.catalogue import fault_of
@@ -36,6 +37,23 @@ _COUNT_LABEL: Final = "karpenter.k8s.aws/instance-gpu-count"
 _MAKER_LABEL: Final = "karpenter.k8s.aws/instance-gpu-manufacturer"
 
 
+class AgentsExpected(StrEnum):
+    """Whether GPU nodes of the cluster must run our agent; the setting's words."""
+
+    AUTO = "auto"
+    """As soon as one node has reported."""
+    YES = "true"
+    NO = "false"
+
+
+class WatchRules(Frozen):
+    """What the operator says of the watch's own faults."""
+
+    agents: AgentsExpected = AgentsExpected.AUTO
+    excuses: tuple[Excuse, ...] = ()
+    """Conditions of other agents that are to be left out."""
+
+
 class NodeMemory(Frozen):
     """What the watch remembers of one node from look to look. It begins anew with the process."""
 
@@ -53,7 +71,6 @@ class Beside(Frozen):
     agents_expected: bool = False
     """GPU nodes of this cluster run our agent."""
     excuses: tuple[Excuse, ...] = ()
-    """Conditions of other agents that the operator wants left out."""
 
 
 def remember(node: Node, before: NodeMemory | None, now: datetime) -> NodeMemory:

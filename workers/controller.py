@@ -87,6 +87,7 @@ async def _halves(settings: ControllerSettings, policy: Policy, api: ApiClient, 
         rules=settings.triage_rules,
         reconcile_every=timedelta(seconds=settings.reconcile_seconds),
         label_selector=settings.node_selector,
+        watch_rules=settings.watch_rules,
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_lead(settings, api, triage), name="watch")

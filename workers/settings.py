@@ -13,7 +13,9 @@ from pathlib import Path
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sickbay.other_agents.judgement import excuses
 from sickbay.triage import TriageRules
+from sickbay.watch_faults import AgentsExpected, WatchRules
 from workers.logging import LogFormat
 
 
@@ -61,6 +63,16 @@ class ControllerSettings(BaseSettings):
     """Between two looks at all nodes whether they changed or not. It bounds how long a lost event, an orphaned mark or
     a silent agent goes unnoticed."""
 
+    expect_agents: AgentsExpected = AgentsExpected.AUTO
+    """Whether a GPU node on which our agent never reported takes no new work: `auto` is yes as soon as one node of the
+    cluster has reported. `false` where the agent is meant for some of the GPU nodes only."""
+    ignored_conditions: str = ""
+    """Other agents' node conditions that are no faults here, separated by commas: a type (`StorageReady`), or a type
+    and a reason or word that each of its messages bears (`NetworkingReady:enp1s0f0np0`, for a port without a cable)."""
+    cloud_seconds: float = Field(default=60, ge=0)
+    """Between two questions to EC2 on status checks, scheduled events and attached EFA interfaces of the GPU nodes,
+    which are checked once a minute there; 0 asks nothing. Without AWS credentials nothing is asked either."""
+
     serve_host: str = "0.0.0.0"
     """Address to serve on: the pod's, since the kubelet and Prometheus ask from outside of it."""
     serve_port: int = Field(default=9464, ge=0, le=65535)
@@ -84,3 +96,8 @@ class ControllerSettings(BaseSettings):
         return TriageRules(
             settle=timedelta(seconds=self.settle_seconds), cooldown=timedelta(seconds=self.cooldown_seconds)
         )
+
+    @property
+    def watch_rules(self) -> WatchRules:
+        """What counts as a fault for the watch alone."""
+        return WatchRules(agents=self.expect_agents, excuses=excuses(self.ignored_conditions))

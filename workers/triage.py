@@ -27,12 +27,14 @@ from sickbay.faults import Fault
 from sickbay.incident import FaultReport, FaultsCleared, IncidentInput
 from sickbay.kube_objects import Node
 from sickbay.node_faults import report as agent_report
-from sickbay.node_reading import read_node, reference
+from sickbay.node_reading import reference
 from sickbay.nodes import NodeRef, NodeSnapshot
 from sickbay.policy.model import ContainmentPolicy, IncidentPolicy
 from sickbay.triage import Look, Plan, Standing, TriageRules, concerns_us, needs_temporal, plan
+from sickbay.watch_faults import WatchRules
 from workers import controller_metrics as metrics
 from workers.incident_desk import IncidentDesk, TemporalSilentError
+from workers.node_looks import NodeLooks
 from workers.node_watch import NodeWatch
 from workers.watch_containment import WatchAnswer, WatchContainment
 from workers.work_queue import WorkQueue
@@ -69,9 +71,11 @@ class Triage:
         rules: TriageRules,
         reconcile_every: timedelta,
         label_selector: str = "",
+        watch_rules: WatchRules | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.watch = NodeWatch(api, self._changed, label_selector)
+        self._looks = NodeLooks(self.watch.nodes, watch_rules or WatchRules())
         self._cluster = cluster
         self._api = api
         self._desk = desk
@@ -99,6 +103,7 @@ class Triage:
         metrics.NODES.set(len(self.watch.nodes))
         if uid not in self.watch.nodes:
             self._settled.pop(uid, None)
+            self._looks.forget(uid)
         self._queue.add(uid)
 
     async def _reconcile(self) -> None:
@@ -145,7 +150,7 @@ class Triage:
         if node is None or not concerns_us(node):
             return None
         now = self._clock()
-        ref, snapshot = reference(node, self._cluster), read_node(node, now)
+        ref, snapshot = reference(node, self._cluster), self._looks.look(node, now)
         incident_id = names.incident_id(self._cluster, ref.machine)
         if not needs_temporal(snapshot) and incident_id not in self._open_ids:
             return None
@@ -229,7 +234,7 @@ class Triage:
 def _what_matters(snapshot: NodeSnapshot) -> Hashable:
     """What of a node a plan rests on: while it stays the same, and nothing was to be done, nothing is to be done."""
     faults = frozenset((fault.identity, fault.rung) for fault in snapshot.faults)
-    told = (snapshot.ready, snapshot.conditions_fresh, snapshot.conditions_healthy)
+    told = (snapshot.ready, snapshot.conditions_fresh, snapshot.conditions_healthy, snapshot.undecided)
     return (faults, told, snapshot.incident_mark, snapshot.deleting, snapshot.pool)
 
 
