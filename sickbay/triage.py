@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay import cloud_words
+from sickbay.admission import TOLD_BY_ADMISSION
 from sickbay.catalogue import lookup
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Fault, Rung
@@ -182,9 +183,7 @@ def gone_codes(known: Iterable[Fault], snapshot: NodeSnapshot) -> tuple[str, ...
     An absent fault is no recovery while its detector is silent (design, 3.1).
     """
     open_now = {fault.code for fault in snapshot.faults}
-    return tuple(
-        sorted({fault.code for fault in known if fault.code not in open_now and _can_tell(fault.code, snapshot)})
-    )
+    return tuple(sorted({fault.code for fault in known if fault.code not in open_now and _can_tell(fault, snapshot)}))
 
 
 def _join(look: Look) -> Plan:
