@@ -200,17 +200,22 @@ def _join(look: Look) -> Plan:
     return Plan(report=news, clear=gone or None, again_in=settles_in, why="the incident is open")
 
 
-def _can_tell(code: str, snapshot: NodeSnapshot) -> bool:
+def _can_tell(fault: Fault, snapshot: NodeSnapshot) -> bool:
     """Whether the detector of a code has spoken: the kubelet for Ready, EC2 for its words, else our agent in this boot.
 
-    Another agent's word that is gone may only mean that this agent restarted: our own must have passed the node.
+    Another agent's word that is gone may only mean that this agent restarted: our own must have passed the node. And
+    what an admission has found, by its burn-in or by waiting in vain, our agent at rest need not see.
     """
+    code = fault.code
     if code == NODE_NOT_READY:
         return snapshot.ready is Readiness.TRUE
     if code in cloud_words.CODES:
         return snapshot.cloud_told
     if is_reported(code):
         return snapshot.conditions_fresh and snapshot.conditions_healthy
+    of_this_boot = fault.boot_id in (None, snapshot.boot_id)
+    if snapshot.admission_taint and of_this_boot and (fault.rung.disrupts or code in TOLD_BY_ADMISSION):
+        return False
     return snapshot.conditions_fresh and code not in snapshot.undecided
 
 
