@@ -12,18 +12,12 @@ from typing import Final
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.client import WorkflowQueryFailedError as QueryFailedError
 from temporalio.client import WorkflowQueryRejectedError as QueryRejectedError
-from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
 from temporalio.service import RPCError, RPCStatusCode
 
-from sickbay import names, search_attributes
+from activities import incident_starts
+from sickbay import names
 from sickbay.faults import Fault
-from sickbay.incident import FaultReport, FaultsCleared, IncidentInput, IncidentResult, IncidentView, Stage
+from sickbay.incident import FaultReport, FaultsCleared, IncidentInput, IncidentResult, IncidentView
 from sickbay.triage import LEFT_TO_PEOPLE, KnownIncident, Standing
 
 LOOK_TIMEOUT: Final = timedelta(seconds=2)
@@ -32,9 +26,6 @@ CALL_TIMEOUT: Final = timedelta(seconds=10)
 
 ABSENT: Final = KnownIncident(standing=Standing.ABSENT)
 UNKNOWN: Final = KnownIncident(standing=Standing.UNKNOWN)
-
-_SUMMARY_LENGTH: Final = 180
-"""The server keeps 200 bytes of a summary."""
 
 
 class TemporalSilentError(Exception):
@@ -91,24 +82,11 @@ class IncidentDesk:
 
     async def open(self, start: IncidentInput, report: FaultReport) -> None:
         """Start the incident of a machine, or tell the open one. Raises TemporalSilentError."""
-        incident_id = names.incident_id(self._cluster, start.node.machine)
         start = start.model_copy(update={"attributes_missing": tuple(sorted(self._missing))})
         try:
-            await self._client.start_workflow(
-                names.WORKFLOW_INCIDENT,
-                start,
-                id=incident_id,
-                task_queue=names.CONTROLLER_QUEUE,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                start_signal=names.SIGNAL_REPORT_FAULTS,
-                start_signal_args=[report],
-                search_attributes=self._attributes(start),
-                static_summary=_summary(start),
-                rpc_timeout=CALL_TIMEOUT,
-            )
+            await incident_starts.open_incident(self._client, start, report)
         except RPCError as error:
-            raise TemporalSilentError(f"{incident_id} could not be opened: {error.message}") from error
+            raise TemporalSilentError(f"the incident of {start.node.name} was not opened: {error.message}") from error
 
     async def report(self, incident_id: str, report: FaultReport) -> bool:
         """Tell an open incident of faults; false if it is over by now. Raises TemporalSilentError."""
@@ -134,14 +112,10 @@ class IncidentDesk:
             raise TemporalSilentError(f"open incidents cannot be listed: {error.message}") from error
 
     async def _signal(self, incident_id: str, signal: str, message: FaultReport | FaultsCleared) -> bool:
-        handle = self._client.get_workflow_handle(incident_id)
         try:
-            await handle.signal(signal, message, rpc_timeout=CALL_TIMEOUT)
+            return await incident_starts.signal_incident(self._client, incident_id, signal, message)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
             raise TemporalSilentError(f"{incident_id} did not take {signal}: {error.message}") from error
-        return True
 
     async def _faults(self, incident_id: str) -> tuple[Fault, ...] | None:
         """What an open incident knows; None if no worker answers for it now."""
@@ -163,24 +137,3 @@ class IncidentDesk:
         except WorkflowFailureError:
             return known
         return known.model_copy(update={"outcome": result.outcome, "faults": result.view.faults})
-
-    def _attributes(self, start: IncidentInput) -> TypedSearchAttributes:
-        """The attributes that name the incident; they cost nothing at the start."""
-        node = start.node
-        keywords: dict[SearchAttributeKey[str], str] = {
-            search_attributes.CLUSTER: node.cluster,
-            search_attributes.NODE: node.name,
-            search_attributes.MACHINE: node.machine,
-            search_attributes.POOL: node.pool,
-            search_attributes.STAGE: Stage.OPENED,
-        }
-        codes = sorted({fault.code for fault in start.faults})
-        pairs = [SearchAttributePair(key, value) for key, value in keywords.items() if key.name not in self._missing]
-        if search_attributes.FAULT.name in self._missing:
-            return TypedSearchAttributes(pairs)
-        return TypedSearchAttributes([*pairs, SearchAttributePair(search_attributes.FAULT, codes)])
-
-
-def _summary(start: IncidentInput) -> str:
-    codes = ", ".join(sorted({fault.code for fault in start.faults}))
-    return f"{start.node.name}: {codes}".encode()[:_SUMMARY_LENGTH].decode(errors="ignore")
