@@ -5,7 +5,6 @@ it, is decided before; here each call looks first, acts once, and never lifts a 
 is: the worker runs them in its thread pool (facts: Temporal, 1.6).
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -15,20 +14,19 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.aws_errors import aws_call, kind_of
+from activities.ec2_words import words_of
 from sickbay.aws_errors import AwsErrorKind
+from sickbay.cloud_words import CheckedPart, ScheduledEvent
 from sickbay.model import Frozen
 from sickbay.names import DOMAIN
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import InstanceStatusEventTypeDef, InstanceStatusTypeDef, InstanceTypeDef
+    from mypy_boto3_ec2.type_defs import InstanceStatusTypeDef, InstanceTypeDef
 
 TAG_REBOOT: Final = f"{DOMAIN}/reboot"
 """Tag on an instance: incident and attempt of the last reboot asked for. RebootInstances has no client token, so this
 is what keeps a retried activity from rebooting twice."""
-
-_FINISHED_EVENT: Final = ("[completed]", "[canceled]", "[cancelled]")
-"""How the description of a scheduled event begins that is over; EC2 shows those for a week."""
 
 
 class InstanceState(StrEnum):
@@ -103,21 +101,17 @@ class Ec2Activities:
         status = self._status(instance.instance_id)
         if status is None:
             return InstanceStatus(state=_state(described))
-        checks = (status.get("SystemStatus", {}), status.get("InstanceStatus", {}))
+        said = words_of(status)
+        words = {check.part: check.status for check in said.checks}
+        since = [
+            check.impaired_since for check in said.checks if check.impaired_since and check.part is not CheckedPart.EBS
+        ]
         return InstanceStatus(
             state=_state(described),
-            system_status=checks[0].get("Status", ""),
-            instance_status=checks[1].get("Status", ""),
-            impaired_since=min(
-                (
-                    detail["ImpairedSince"]
-                    for check in checks
-                    for detail in check.get("Details", [])
-                    if "ImpairedSince" in detail
-                ),
-                default=None,
-            ),
-            events=_unfinished(status.get("Events", [])),
+            system_status=words.get(CheckedPart.SYSTEM, ""),
+            instance_status=words.get(CheckedPart.INSTANCE, ""),
+            impaired_since=min(since, default=None),
+            events=tuple(_in_words(event) for event in said.events if not event.finished),
         )
 
     @activity.defn
@@ -195,10 +189,5 @@ def _state(instance: "InstanceTypeDef") -> InstanceState:
     return InstanceState(instance["State"]["Name"])
 
 
-def _unfinished(events: "Iterable[InstanceStatusEventTypeDef]") -> tuple[str, ...]:
-    """Scheduled events that still lie ahead, each in words."""
-    return tuple(
-        f"{event.get('Code', 'event')}: {event.get('Description', '')} (not before {event.get('NotBefore', 'unknown')})"
-        for event in events
-        if not event.get("Description", "").lower().startswith(_FINISHED_EVENT)
-    )
+def _in_words(event: ScheduledEvent) -> str:
+    return f"{event.code or 'event'}: {event.description} (not before {event.not_before or 'unknown'})"

@@ -16,9 +16,12 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from sickbay import names
 from sickbay.catalogue import fault_of
 from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.kube_objects import Node
 from sickbay.model import Frozen
+from sickbay.node_change import NodeChange
 
 IMPAIRED_FOR: Final = timedelta(minutes=5)
 """How long a status check must fail before it is a fault: a reboot or a short stall of the network fails some of its
@@ -130,13 +133,31 @@ def failing(said: InstanceWords) -> bool:
     return any(check.failed for check in said.checks)
 
 
-def read(text: str, instance_id: str) -> CloudWords | None:
-    """The words of an annotation; None if there are none, or they are of another instance or illegible."""
+def of_node(node: Node) -> CloudWords | None:
+    """What EC2 last said of the node's instance; None if it said nothing yet, or of another one, or illegibly."""
+    text = node.metadata.annotations.get(names.ANNOTATION_CLOUD, "")
     try:
         words = CloudWords.model_validate_json(text)
     except ValidationError:
         return None
-    return words if words.instance_id == instance_id else None
+    return words if words.instance_id == names.machine_id(node.spec.provider_id, node.metadata.uid) else None
+
+
+class Noting(Frozen):
+    """What an answer of EC2 changes on the node; no change if it says nothing new."""
+
+    change: NodeChange | None = None
+
+
+def note(node: Node, said: InstanceWords, noticed: datetime, now: datetime) -> Noting:
+    """The node's annotation after this answer."""
+    before = of_node(node)
+    words = judge(said, before, noticed, now)
+    if before is not None and words.essence == before.essence:
+        return Noting()
+    text = words.model_dump_json(exclude_defaults=True)
+    version = node.metadata.resource_version
+    return Noting(change=NodeChange(resource_version=version, annotations={names.ANNOTATION_CLOUD: text}))
 
 
 def standing(faults: Iterable[Fault]) -> tuple[Fault, ...]:

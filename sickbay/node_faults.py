@@ -10,8 +10,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sickbay import cloud_words as cloud
-from sickbay import names
+from sickbay import cloud_words, names
 from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung, Severity
 from sickbay.kube_objects import Condition, Node
@@ -49,15 +48,9 @@ def open_faults(node: Node, now: datetime, heartbeat_limit: timedelta = HEARTBEA
     by_node = () if ready.status == "True" else (_not_ready(node, ready, now),)
     silence = _silence(node, now, heartbeat_limit) if ready.status == "True" else ""
     by_silence = (monitor_silent(node, silence, now),) if silence else ()
-    said = cloud_words(node)
+    said = cloud_words.of_node(node)
     by_cloud = said.faults if said is not None else ()
     return (*_reported(node), *by_node, *by_silence, *by_cloud)
-
-
-def cloud_words(node: Node) -> cloud.CloudWords | None:
-    """What EC2 last said of the node's instance; None if it said nothing yet, or of another instance."""
-    text = node.metadata.annotations.get(names.ANNOTATION_CLOUD, "")
-    return cloud.read(text, names.machine_id(node.spec.provider_id, node.metadata.uid)) if text else None
 
 
 def ready_condition(node: Node) -> Condition:

@@ -7,11 +7,12 @@ and the lease that belong to a node are read by the caller, and so is the clock.
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from sickbay import cloud_words
 from sickbay.cordons import uncordoned_by_person
 from sickbay.foreign_locks import MIG_STATE, foreign_locks
 from sickbay.kube_objects import Lease, Node, NodeClaim, OwnerReference
 from sickbay.names import ANNOTATION_ADMITTED, CONDITIONS, TAINT_ADMISSION
-from sickbay.node_faults import HEARTBEAT_LIMIT, cloud_words, heartbeat, open_faults, own_conditions, ready_condition, report
+from sickbay.node_faults import HEARTBEAT_LIMIT, heartbeat, open_faults, own_conditions, ready_condition, report
 from sickbay.node_marks import incident_mark, prior_unschedulable
 from sickbay.nodes import NodeOwner, NodeRef, NodeSnapshot, OwnerKind, Readiness
 
@@ -69,7 +70,7 @@ def read_node(
         mig_config=node.metadata.labels.get(MIG_CONFIG, ""),
         mig_state=node.metadata.labels.get(MIG_STATE, ""),
         faults=open_faults(node, now, heartbeat_limit),
-        cloud_told=cloud_words(node) is not None,
+        cloud_told=cloud_words.of_node(node) is not None,
         conditions_fresh=_is_fresh(node, now, heartbeat_limit),
         conditions_healthy=_is_healthy(node),
     )

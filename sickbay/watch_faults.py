@@ -13,12 +13,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from sickbay import cloud_words
 from sickbay.catalogue import fault_of
 from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Component, ComponentKind, Fault, Rung
 from sickbay.kube_objects import Node
 from sickbay.model import Frozen
-from sickbay.node_faults import HEARTBEAT_LIMIT, MONITOR_SILENT, cloud_words, monitor_silent, own_conditions, report
+from sickbay.node_faults import HEARTBEAT_LIMIT, MONITOR_SILENT, monitor_silent, own_conditions, report
 from sickbay.node_reading import created_at, gpus_in
 from sickbay.nodes import NodeSnapshot, Readiness
 from sickbay.other_agents.judgement import Excuse
@@ -120,7 +121,7 @@ def _shortages(node: Node) -> tuple[Shortage, ...]:
     told = report(node)
     if told is None or told.boot_id != node.status.node_info.boot_id:
         return ()
-    return shortages(node, told.inventory, cloud_words(node))
+    return shortages(node, told.inventory, cloud_words.of_node(node))
 
 
 def _agents_silence(

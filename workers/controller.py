@@ -7,10 +7,11 @@ activities, on every replica. Nothing is decided here.
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
@@ -33,6 +34,7 @@ from activities.nodes import NodeActivities
 from sickbay import names
 from sickbay.policy.file import Policy
 from workers.aws_clients import LateClient
+from workers.cloud_watch import CloudWatch
 from workers.incident_desk import IncidentDesk
 from workers.leadership import Leadership
 from workers.search_attributes import register_search_attributes
@@ -89,17 +91,40 @@ async def _halves(settings: ControllerSettings, policy: Policy, api: ApiClient, 
         label_selector=settings.node_selector,
         watch_rules=settings.watch_rules,
     )
+    watch = partial(_watch, triage, _cloud_watch(settings, api, triage))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_lead(settings, api, triage), name="watch")
+        tasks.create_task(_lead(settings, api, watch), name="watch")
         tasks.create_task(_serve_temporal(settings, api, desk, health), name="workers")
 
 
-async def _lead(settings: ControllerSettings, api: ApiClient, triage: Triage) -> None:
+def _cloud_watch(settings: ControllerSettings, api: ApiClient, triage: Triage) -> CloudWatch | None:
+    """EC2's words on the nodes that the triage watches; None where they are not wanted."""
+    if not settings.cloud_seconds:
+        return None
+    client = LateClient(lambda: ec2_client(settings.aws_region, settings.aws_endpoint))
+    return CloudWatch(
+        api=api,
+        client=cast("EC2Client", client),
+        nodes=triage.watch.nodes,
+        cluster=settings.cluster,
+        every=timedelta(seconds=settings.cloud_seconds),
+    )
+
+
+async def _watch(triage: Triage, cloud: CloudWatch | None) -> None:
+    """Everything that only the leading replica does."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(triage.run(), name="triage")
+        if cloud is not None:
+            tasks.create_task(cloud.run(), name="cloud")
+
+
+async def _lead(settings: ControllerSettings, api: ApiClient, work: Callable[[], Awaitable[None]]) -> None:
     if not settings.leader_election:
-        await triage.run()
+        await work()
         return
     lease = Leadership(api, settings.lease_namespace, settings.lease_name, settings.identity)
-    await lease.lead(triage.run)
+    await lease.lead(work)
 
 
 async def _serve_temporal(settings: ControllerSettings, api: ApiClient, desk: IncidentDesk, health: Health) -> None:
@@ -166,6 +191,7 @@ def cluster_activities(client: Client, api: ApiClient, settings: ControllerSetti
         nodes.observe_node,
         nodes.contain_node,
         nodes.release_node,
+        nodes.admit_node,
         nodes.wait_for_boot,
         nodes.observe_pool,
         nodes.wait_for_successor,
@@ -184,6 +210,8 @@ def cluster_activities(client: Client, api: ApiClient, settings: ControllerSetti
         groups.replace_member,
         incidents.past_incidents,
         incidents.check_holders,
+        incidents.open_incident,
+        incidents.clear_incident,
     ]
 
 

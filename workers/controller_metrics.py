@@ -23,3 +23,7 @@ FAILURES: Final = Counter(
     "Looks at a node that failed and come back, by what did not answer.",
     labelnames=("what",),
 )
+CLOUD_NOTED: Final = Counter("sickbay_cloud_words_noted", "Answers of EC2 that said something new of a node.")
+CLOUD_FAILURES: Final = Counter(
+    "sickbay_cloud_words_failures", "Questions to EC2 without an answer, or answers not noted.", labelnames=("why",)
+)
