@@ -1,8 +1,8 @@
-"""What Temporal itself knows: past incidents of a machine, and which holders of permits still run.
+"""What Temporal itself knows: past incidents of a machine, and which workflows still run; and opening an incident.
 
 Incidents ask for the history of their machine once, at opening; the disruption budget asks for its holders while it
-waits. Both only read. Visibility lags by up to seconds, which costs nothing: an incident's predecessor closed long
-before, or the two are one workflow.
+waits. An admission opens the incident of a node that failed it, and tells it if the node came late. Visibility lags by
+up to seconds, which costs nothing: an incident's predecessor closed long before, or the two are one workflow.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,10 +12,12 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.incident_starts import open_incident, signal_incident
 from sickbay import search_attributes
 from sickbay.faults import Rung
-from sickbay.incident import Outcome
+from sickbay.incident import FaultReport, FaultsCleared, IncidentInput, Outcome
 from sickbay.model import Frozen
+from sickbay.names import SIGNAL_CLEAR_FAULTS
 
 RPC_TIMEOUT: Final = timedelta(seconds=10)
 INCIDENTS_READ: Final = 100
@@ -56,15 +58,44 @@ class HoldersGone(Frozen):
     gone: tuple[str, ...]
 
 
+class IncidentOpening(Frozen):
+    """Open the incident of a node that must not have work."""
+
+    start: IncidentInput
+    report: FaultReport
+
+
+class IncidentOpened(Frozen):
+    """It was opened, or an open one was told."""
+
+    incident_id: str
+
+
+class IncidentClearing(Frozen):
+    """Tell an incident that what it was opened for is gone."""
+
+    incident_id: str
+    cleared: FaultsCleared
+
+
+class IncidentTold(Frozen):
+    """Whether the incident was still open."""
+
+    open: bool
+
+
 class IncidentActivities:
-    """Activities `past_incidents` and `check_holders`, over one injected Temporal client."""
+    """What workflows ask of the incidents beside them, over one injected Temporal client.
+
+    All of these activities raise RPCError, to be retried, if the server does not answer.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     @activity.defn
     async def past_incidents(self, query: HistoryQuery) -> PastIncidents:
-        """Closed incidents of a machine, newest first. Raises RPCError, to be retried, if the server cannot say."""
+        """Closed incidents of a machine, newest first."""
         since = datetime.now(UTC) - query.window
         executions = self._client.list_workflows(
             _past_incidents(query, since), limit=INCIDENTS_READ, rpc_timeout=RPC_TIMEOUT
@@ -74,16 +105,24 @@ class IncidentActivities:
 
     @activity.defn
     async def check_holders(self, query: HoldersQuery) -> HoldersGone:
-        """Which holders have ended or never were.
-
-        Raises RPCError, to be retried, if the server cannot say: a holder of whom nothing is known keeps its permit.
-        """
+        """Which holders have ended or never were. One of whom nothing is known keeps its permit."""
         gone = []
         for holder in query.holders:
             if not await self._runs(holder):
                 gone.append(holder)
             activity.heartbeat()
         return HoldersGone(gone=tuple(gone))
+
+    @activity.defn
+    async def open_incident(self, opening: IncidentOpening) -> IncidentOpened:
+        """Open the incident of a machine, or tell the one that is open."""
+        return IncidentOpened(incident_id=await open_incident(self._client, opening.start, opening.report))
+
+    @activity.defn
+    async def clear_incident(self, clearing: IncidentClearing) -> IncidentTold:
+        """Tell an incident that faults are gone."""
+        signal = SIGNAL_CLEAR_FAULTS
+        return IncidentTold(open=await signal_incident(self._client, clearing.incident_id, signal, clearing.cleared))
 
     async def _runs(self, holder: str) -> bool:
         """Whether the newest run of a workflow id is open; a continued one is."""

@@ -1,4 +1,5 @@
-"""Carries the changes of `sickbay.node_marks` out: read, decide, write bound to what was read, and again if it moved.
+"""Carries changes of `sickbay.node_marks` and `admission_marks` out: read, decide, write bound to what was read, and again
+if it moved.
 
 Called by the node and Karpenter activities, and by the controller's watch, which contains without Temporal (design,
 3.11).
@@ -11,10 +12,10 @@ from kubernetes.aio.client import ApiClient
 
 from activities.errors import PassingError
 from activities.kube import ConflictError, NotFoundError, call, path
-from activities.node_models import Containment, ContainRequest, Release, ReleaseRequest
+from activities.node_models import AdmitRequest, Admittance, Containment, ContainRequest, Release, ReleaseRequest
 from activities.node_reads import NODES, get_node
 from activities.waiting import Clock, utc_now
-from sickbay import node_marks
+from sickbay import admission_marks, node_marks
 from sickbay.kube_objects import Node
 from sickbay.node_change import NodeChange
 from sickbay.nodes import NodeRef
@@ -64,6 +65,26 @@ async def release(api: ApiClient, request: ReleaseRequest) -> Release:
     if decision is None:
         return Release(released=True, node_gone=True)
     return Release(released=True, left_cordoned=decision.left_cordoned)
+
+
+async def admit(api: ApiClient, request: AdmitRequest) -> Admittance:
+    """Take our startup taint away, and no other, and note the boot that was validated.
+
+    Raises FinalError or PassingError.
+    """
+    decision = await decide_and_write(api, request.node, lambda node: admission_marks.admit(node, request.boot_id))
+    if decision is None:
+        return Admittance(admitted=False, node_gone=True)
+    return Admittance(admitted=not decision.why_not, why_not=decision.why_not)
+
+
+async def hold_back(api: ApiClient, node: NodeRef) -> bool:
+    """Put our taint back on a node that somebody else rebooted; whether it bears it now.
+
+    Raises FinalError or PassingError.
+    """
+    decision = await decide_and_write(api, node, admission_marks.hold_back)
+    return decision is not None and decision.held
 
 
 async def decide_and_write(api: ApiClient, ref: NodeRef, decide: Callable[[Node], _Decided]) -> _Decided | None:

@@ -55,6 +55,22 @@ class Release(Frozen):
     """It was cordoned before us, or a person cordoned it since, or `keep_cordon` was asked."""
 
 
+class AdmitRequest(Frozen):
+    """Let a node work that passed its validation in this boot."""
+
+    node: NodeRef
+    boot_id: str
+
+
+class Admittance(Frozen):
+    """How the node stands after the call."""
+
+    admitted: bool
+    node_gone: bool = False
+    why_not: str = ""
+    """What has changed since the validation, in words."""
+
+
 class BootWait(Frozen):
     """Wait until a node is back with another boot id, Ready and with its GPUs allocatable."""
 

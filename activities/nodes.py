@@ -13,6 +13,8 @@ from temporalio import activity
 
 from activities import node_events, node_marks, node_reads, node_waits
 from activities.node_models import (
+    AdmitRequest,
+    Admittance,
     BootWait,
     Containment,
     ContainRequest,
@@ -60,6 +62,11 @@ class NodeActivities:
         return await node_marks.release(self._api, request)
 
     @activity.defn
+    async def admit_node(self, request: AdmitRequest) -> Admittance:
+        """Let a node work that passed its validation."""
+        return await node_marks.admit(self._api, request)
+
+    @activity.defn
     async def wait_for_boot(self, wait: BootWait) -> NodeSnapshot:
         """Wait until a node is back with another boot; at the deadline, how it stood then."""
         return await node_waits.wait_for_boot(self._api, wait, self._look_every, self._clock)
@@ -94,6 +101,8 @@ def _pool_node(node: Node, cluster: str) -> PoolNode:
 
 
 __all__ = [
+    "AdmitRequest",
+    "Admittance",
     "BootWait",
     "ContainRequest",
     "Containment",
