@@ -1,8 +1,7 @@
-"""Carries changes of `sickbay.node_marks` and `admission_marks` out: read, decide, write bound to what was read, and again
-if it moved.
+"""Carries the changes of `sickbay.node_marks` and `admission_marks` out.
 
-Called by the node and Karpenter activities, and by the controller's watch, which contains without Temporal (design,
-3.11).
+Each is read, decided, written bound to what was read, and again if it moved. Called by the node and Karpenter
+activities, and by the controller's watch, which contains without Temporal (design, 3.11).
 """
 
 from collections.abc import Callable
