@@ -118,10 +118,17 @@ class Compute:
         """Set termination protection."""
         self._store.protect(self.get(instance_id).instance_id, on)
 
-    def impair(self, instance_id: str, instance_since: datetime | None, system_since: datetime | None) -> None:
+    def impair(
+        self,
+        instance_id: str,
+        instance_since: datetime | None,
+        system_since: datetime | None,
+        ebs_since: datetime | None,
+    ) -> None:
         """Let the status checks fail since some moments, or pass where they are None."""
         instance = self.get(instance_id)
         instance.instance_impaired_since, instance.system_impaired_since = instance_since, system_since
+        instance.ebs_impaired_since = ebs_since
 
     def schedule_event(self, instance_id: str, event: ScheduledEvent) -> None:
         """Announce an event, or replace the one of the same id."""

@@ -100,6 +100,7 @@ def _status(instance: Instance) -> Element:
         _state("instanceState", instance.state),
         _check("systemStatus", instance, instance.system_impaired_since),
         _check("instanceStatus", instance, instance.instance_impaired_since or machine_since),
+        _check("attachedEbsStatus", instance, instance.ebs_impaired_since),
         element("eventsSet", *(_event(event) for event in instance.events)),
     )
 

@@ -71,6 +71,8 @@ class Instance:
     state: State = State.PENDING
     instance_impaired_since: datetime | None = None
     system_impaired_since: datetime | None = None
+    ebs_impaired_since: datetime | None = None
+    efa_interfaces: int = 0
     events: list[ScheduledEvent] = field(default_factory=list)
 
     @property

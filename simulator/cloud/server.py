@@ -20,6 +20,7 @@ from simulator.cloud.errors import AwsError
 from simulator.cloud.faults import Faults
 from simulator.cloud.groups import Groups
 from simulator.cloud.instances import Instance, NodeNames, ScheduledEvent, Timings
+from simulator.cloud.interfaces import with_efa_interfaces
 from simulator.cloud.launches import Launches
 from simulator.cloud.store import MotoStore
 from simulator.cloud.wire import Call, Service, read_call, refusal, service_of
@@ -119,10 +120,19 @@ class CloudServer:
         self._compute.protect(instance_id, on)
 
     def impair(
-        self, instance_id: str, *, instance_since: datetime | None = None, system_since: datetime | None = None
+        self,
+        instance_id: str,
+        *,
+        instance_since: datetime | None = None,
+        system_since: datetime | None = None,
+        ebs_since: datetime | None = None,
     ) -> None:
         """Let the status checks fail since some moments; those left out pass. Raises AwsError for an unknown id."""
-        self._compute.impair(instance_id, instance_since, system_since)
+        self._compute.impair(instance_id, instance_since, system_since, ebs_since)
+
+    def attach_efa(self, instance_id: str, count: int) -> None:
+        """Let an instance have this many EFA interfaces. Raises AwsError for an unknown id."""
+        self._compute.get(instance_id).efa_interfaces = count
 
     def schedule_event(self, instance_id: str, event: ScheduledEvent) -> None:
         """Announce a scheduled event. Raises AwsError for an unknown id."""
@@ -152,6 +162,8 @@ class CloudServer:
         self._compute.adopt()
         if call.action == "RunInstances" and answer.status == 200 and isinstance(answer.body, bytes):
             answer.body = self._launches.remember(call, answer.body)
+        if call.action == "DescribeInstances" and answer.status == 200 and isinstance(answer.body, bytes):
+            answer.body = with_efa_interfaces(answer.body, self._compute.instances)
         return answer
 
     async def _own_answer(self, call: Call) -> bytes | None:

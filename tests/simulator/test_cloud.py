@@ -160,6 +160,19 @@ async def test_scheduled_events_show_in_the_status(world: World) -> None:
     assert status["Events"][0]["NotBefore"] == due
 
 
+async def test_attached_efa_interfaces_and_a_volume_that_cannot_be_reached_show(world: World) -> None:
+    instance_id = await world.running()
+    since = datetime(2027, 1, 1, tzinfo=UTC)
+    world.cloud.attach_efa(instance_id, 4)
+    world.cloud.impair(instance_id, ebs_since=since)
+    described = await call(world.ec2.describe_instances, InstanceIds=[instance_id])
+    interfaces = described["Reservations"][0]["Instances"][0]["NetworkInterfaces"]
+    assert [interface.get("InterfaceType") for interface in interfaces].count("efa") == 4
+    status = (await call(world.ec2.describe_instance_status, InstanceIds=[instance_id]))["InstanceStatuses"][0]
+    assert status["AttachedEbsStatus"]["Status"] == "impaired"
+    assert status["AttachedEbsStatus"]["Details"][0]["ImpairedSince"] == since
+
+
 async def test_throttling_refuses_as_many_calls_as_asked(world: World) -> None:
     world.cloud.throttle(1)
     with pytest.raises(ClientError) as raised:
