@@ -43,13 +43,14 @@ from workers.settings import ControllerSettings
 from workers.temporal_link import connect_in_the_end
 from workers.triage import Triage
 from workflows.disruption_budget import BudgetInput, DisruptionBudget
+from workflows.node_admission import NodeAdmission
 from workflows.node_incident import NodeIncident
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
 
-WORKFLOWS: Final = (NodeIncident, DisruptionBudget)
+WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget)
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
 """How long the incidents of a killed replica wait before another replica takes them (facts: Temporal, 0.7)."""
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=5)
