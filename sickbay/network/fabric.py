@@ -127,15 +127,15 @@ def nic_fault(code: str, device: str, evidence: str, moment: CheckMoment | None)
 
 
 def _main_model(ethernet: Sequence[Port]) -> tuple[Port, ...]:
-    models = Counter(port.model for port in ethernet)
-    if len(models) < 2:
+    kinds = Counter(port.kind for port in ethernet)
+    if len(kinds) < 2:
         return tuple(ethernet)
 
-    def weight(model: str) -> tuple[int, float]:
-        return models[model], max(port.rate or 0.0 for port in ethernet if port.model == model)
+    def weight(kind: str) -> tuple[int, float]:
+        return kinds[kind], max(port.rate or 0.0 for port in ethernet if port.kind == kind)
 
-    main = max(models, key=weight)
-    return tuple(port for port in ethernet if port.model == main)
+    main = max(kinds, key=weight)
+    return tuple(port for port in ethernet if port.kind == main)
 
 
 def _down(ports: Iterable[Port], moment: CheckMoment | None) -> list[Fault]:
@@ -167,8 +167,8 @@ def _slow(ports: Iterable[Port], wanted: float | None, moment: CheckMoment | Non
         words = f"{wanted:g} Gb/s are set for this fleet (SICKBAY_INFINIBAND_RATE)"
         return [_rate_fault("nic-rate-low", port, words, moment) for port in up if (port.rate or 0.0) < wanted]
     found = []
-    for model in sorted({port.model for port in up}):
-        same = [port for port in up if port.model == model]
+    for kind in sorted({port.kind for port in up}):
+        same = [port for port in up if port.kind == kind]
         found += _slower_than_peers(same, moment) or _slower_than_could(same, moment)
     return found
 

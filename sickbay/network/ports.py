@@ -78,6 +78,11 @@ class Port(Frozen):
         return Component(kind=ComponentKind.NIC, id=self.device)
 
     @property
+    def kind(self) -> str:
+        """Its model, or else the family of its device's name: only ports of one kind can be compared."""
+        return self.model or self.device.rstrip("0123456789").rstrip("_")
+
+    @property
     def up(self) -> bool:
         """Whether it carries traffic."""
         return self.state is PortState.ACTIVE and self.physical is PhysicalState.LINK_UP
