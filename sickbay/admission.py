@@ -23,6 +23,8 @@ OVERDUE: Final = "admission-overdue"
 MIG_FAILED: Final = "mig-layout-failed"
 TOLD_BY_ADMISSION: Final = frozenset({OVERDUE, MIG_FAILED})
 """Codes that no agent reports: that one does not see them says nothing."""
+COOLDOWN: Final = timedelta(minutes=1)
+"""From one admission's end to the next one's start on a machine (facts: Temporal, 1.4)."""
 ROUNDS: Final = 5
 """Incidents after which an admission leaves the node to people: whatever keeps failing, it is not going to pass."""
 
@@ -105,6 +107,15 @@ class AdmissionResult(Frozen):
     view: AdmissionView
 
 
+class KnownAdmission(Frozen):
+    """The latest admission of one machine, as Temporal knows it; by default there was none."""
+
+    open: bool = False
+    closed_at: datetime | None = None
+    left_to_people: bool = False
+    """It ended without a word on the node: so by its rules, or because somebody cancelled or terminated it."""
+
+
 class Finding(Frozen):
     """What one pass means for an admission: faults to repair, or what is still missing, or neither: it passed."""
 
@@ -131,6 +142,20 @@ def needs_taint(look: NodeSnapshot, policy: AdmissionPolicy) -> bool:
     if not (policy.enabled and look.exists) or look.deleting or look.admission_taint:
         return False
     return look.incident_mark is None and bool(look.admitted_boot) and look.boot_id not in ("", look.admitted_boot)
+
+
+def begins_in(known: KnownAdmission, policy: IncidentPolicy, now: datetime) -> timedelta | None:
+    """How long until the watch starts an admission on a tainted node; zero for at once, None while one runs.
+
+    One that people have been left with, or have cancelled, begins anew once a reminder is due: not at once, which would
+    make their word meaningless, and not never, which would leave the node tainted in silence.
+    """
+    if known.open:
+        return None
+    if known.closed_at is None:
+        return timedelta(0)
+    pause = policy.handover_reminder if known.left_to_people else COOLDOWN
+    return max(known.closed_at + pause - now, timedelta(0))
 
 
 def may_begin(policy: AdmissionPolicy, under_validation: int) -> bool:

@@ -51,7 +51,13 @@ class IncidentDesk:
         self._missing = frozenset(missing_attributes)
 
     @property
-    def _client(self) -> Client:
+    def missing_attributes(self) -> tuple[str, ...]:
+        """Search attributes that the namespace lacks, sorted."""
+        return tuple(sorted(self._missing))
+
+    @property
+    def client(self) -> Client:
+        """The connection. Raises TemporalSilentError while there is none."""
         if self._connected is None:
             raise TemporalSilentError("there is no connection to Temporal yet")
         return self._connected
@@ -82,9 +88,9 @@ class IncidentDesk:
 
     async def open(self, start: IncidentInput, report: FaultReport) -> None:
         """Start the incident of a machine, or tell the open one. Raises TemporalSilentError."""
-        start = start.model_copy(update={"attributes_missing": tuple(sorted(self._missing))})
+        start = start.model_copy(update={"attributes_missing": self.missing_attributes})
         try:
-            await incident_starts.open_incident(self._client, start, report)
+            await incident_starts.open_incident(self.client, start, report)
         except RPCError as error:
             raise TemporalSilentError(f"the incident of {start.node.name} was not opened: {error.message}") from error
 
@@ -106,20 +112,20 @@ class IncidentDesk:
             f"AND WorkflowId STARTS_WITH '{names.incident_id(self._cluster, '')}'"
         )
         try:
-            listed = self._client.list_workflows(query, rpc_timeout=CALL_TIMEOUT)
+            listed = self.client.list_workflows(query, rpc_timeout=CALL_TIMEOUT)
             return frozenset([execution.id async for execution in listed])
         except RPCError as error:
             raise TemporalSilentError(f"open incidents cannot be listed: {error.message}") from error
 
     async def _signal(self, incident_id: str, signal: str, message: FaultReport | FaultsCleared) -> bool:
         try:
-            return await incident_starts.signal_incident(self._client, incident_id, signal, message)
+            return await incident_starts.signal_incident(self.client, incident_id, signal, message)
         except RPCError as error:
             raise TemporalSilentError(f"{incident_id} did not take {signal}: {error.message}") from error
 
     async def _faults(self, incident_id: str) -> tuple[Fault, ...] | None:
         """What an open incident knows; None if no worker answers for it now."""
-        handle = self._client.get_workflow_handle(incident_id)
+        handle = self.client.get_workflow_handle(incident_id)
         try:
             view: IncidentView = await handle.query(
                 names.QUERY_VIEW, result_type=IncidentView, rpc_timeout=LOOK_TIMEOUT
@@ -131,7 +137,7 @@ class IncidentDesk:
     async def _closed(self, described: WorkflowExecutionDescription) -> KnownIncident:
         """How a closed incident ended; without an outcome if it was terminated, cancelled or failed."""
         known = KnownIncident(standing=Standing.CLOSED, closed_at=described.close_time)
-        handle = self._client.get_workflow_handle(described.id, run_id=described.run_id, result_type=IncidentResult)
+        handle = self.client.get_workflow_handle(described.id, run_id=described.run_id, result_type=IncidentResult)
         try:
             result = await handle.result(follow_runs=False, rpc_timeout=LOOK_TIMEOUT)
         except WorkflowFailureError:

@@ -34,6 +34,7 @@ from sickbay.triage import Look, Plan, Standing, TriageRules, concerns_us, needs
 from sickbay.watch_faults import WatchRules
 from workers import controller_metrics as metrics
 from workers.incident_desk import IncidentDesk, TemporalSilentError
+from workers.node_admissions import NodeAdmissions
 from workers.node_looks import NodeLooks
 from workers.node_watch import NodeWatch
 from workers.watch_containment import WatchAnswer, WatchContainment
@@ -85,6 +86,7 @@ class Triage:
         self._clock = clock
         self._queue = WorkQueue()
         self._containment = WatchContainment(api, self.watch.nodes, lambda: policies.containment, clock)
+        self._admissions = NodeAdmissions(cluster, api, desk, self._containment, clock)
         self._open_ids: frozenset[str] = frozenset()
         self._settled: dict[str, Hashable] = {}
 
@@ -149,8 +151,16 @@ class Triage:
         node = self.watch.nodes.get(uid)
         if node is None or not concerns_us(node):
             return None
-        now = self._clock()
-        ref, snapshot = reference(node, self._cluster), self._looks.look(node, now)
+        ref, snapshot = reference(node, self._cluster), self._looks.look(node, self._clock())
+        policy = self._policies.for_pool(ref.pool)
+        await self._admissions.hold_back(ref, snapshot, policy)
+        incident_in = await self._see_to_incident(node, ref, snapshot)
+        admission_in = await self._admissions.begin(ref, snapshot, policy, agent_report(node))
+        return min((wait for wait in (incident_in, admission_in) if wait is not None), default=None)
+
+    async def _see_to_incident(self, node: Node, ref: NodeRef, snapshot: NodeSnapshot) -> timedelta | None:
+        """Do what the node's incident needs now; when to look again, if that is known."""
+        uid, now = snapshot.uid, snapshot.observed_at
         incident_id = names.incident_id(self._cluster, ref.machine)
         if not needs_temporal(snapshot) and incident_id not in self._open_ids:
             return None

@@ -5,7 +5,7 @@ Used by `workers.triage`. It is apart from the incident's own containment becaus
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -16,6 +16,7 @@ from kubernetes.aio.client import ApiClient
 from activities import node_marks
 from activities.errors import FinalError, PassingError
 from activities.node_models import ContainRequest
+from sickbay.admission_marks import held_back
 from sickbay.containment import may_contain
 from sickbay.kube_objects import Node
 from sickbay.names import ANNOTATION_INCIDENT
@@ -63,31 +64,46 @@ class WatchContainment:
 
         The incident opens all the same. Beyond the cap it must not contain its node before it has a permit.
         """
+        request = ContainRequest(node=node, incident_id=incident_id, taint=taint)
+
+        async def contained() -> bool:
+            return (await node_marks.contain(self._api, request)).contained
+
+        return await self._within_cap(node, contained, f"incident {incident_id}")
+
+    async def hold_back(self, node: NodeRef) -> WatchAnswer:
+        """Put the admission's taint back on a node that others rebooted, as `contain` would. Never raises either."""
+        return await self._within_cap(node, lambda: node_marks.hold_back(self._api, node), "rebooted by others")
+
+    async def _within_cap(self, node: NodeRef, block: Callable[[], Awaitable[bool]], why: str) -> WatchAnswer:
         async with self._one_at_a_time:
             mine = [uid for uid, each in self._nodes.items() if concerns_us(each)]
             held = self._held() - {node.uid}
             decision = may_contain(self._policy(), gpu_nodes=len(mine), contained=len(held))
             if not decision.allowed:
                 metrics.CONTAINMENT_REFUSED.inc()
-                log.error("not contained", node=node.name, incident=incident_id, reason=decision.reason)
+                log.error("not contained", node=node.name, why=why, reason=decision.reason)
                 return WatchAnswer.BEYOND_CAP
-            request = ContainRequest(node=node, incident_id=incident_id, taint=taint)
             try:
-                containment = await node_marks.contain(self._api, request)
+                blocked = await block()
             except (FinalError, PassingError) as error:
-                log.warning("not contained", node=node.name, incident=incident_id, reason=str(error))
+                log.warning("not contained", node=node.name, why=why, reason=str(error))
                 self._counted_until[node.uid] = self._clock() + TRIED_WITHIN
                 return WatchAnswer.NOT_NOW
-            if not containment.contained:
+            if not blocked:
                 return WatchAnswer.NOT_NOW
             self._counted_until[node.uid] = self._clock() + SEEN_WITHIN
             metrics.CONTAINED.inc()
-            log.info("contained", node=node.name, incident=incident_id)
+            log.info("contained", node=node.name, why=why)
             return WatchAnswer.CONTAINED
 
     def _held(self) -> set[str]:
         """Nodes under a mark of ours, those included whose mark the watch has not shown yet."""
         now = self._clock()
         self._counted_until = {uid: at for uid, at in self._counted_until.items() if at > now and uid in self._nodes}
-        marked = {uid for uid, node in self._nodes.items() if ANNOTATION_INCIDENT in node.metadata.annotations}
+        marked = {
+            uid
+            for uid, node in self._nodes.items()
+            if ANNOTATION_INCIDENT in node.metadata.annotations or held_back(node)
+        }
         return marked | self._counted_until.keys()
