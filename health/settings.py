@@ -6,8 +6,10 @@ Read once by `sickbay node`; the simulator gives the same names, so that simulat
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sickbay.network.limits import limits_from
 
 
 class NodeSettings(BaseSettings):
@@ -22,6 +24,18 @@ class NodeSettings(BaseSettings):
 
     host_root: Path = Path("/")
     """Where the host's own `/` is seen; its /sys, /proc and driver files are read below it."""
+    excused_ports: str = ""
+    """RDMA devices (`mlx5_2`), their ports (`mlx5_2/1`) and network interfaces (`ib3`) that are no part of the compute
+    fabric, with commas between."""
+    infiniband_ports: int | None = Field(default=None, ge=0)
+    """InfiniBand or RoCE ports of the compute fabric on every node of this fleet; without it, those that are there."""
+    infiniband_rate: float | None = Field(default=None, gt=0)
+    """Gb/s of each such port; without it, as many as most of its peers on the node."""
+    nic_limits: str = ""
+    """Limits of error counters that replace the built-in ones, e.g. `symbol_error>120/h!, rx_drops=off`; one with `!`
+    blocks new work, one without is only told. `sickbay check --explain infiniband` lists the built-in ones."""
+    watch_clock: bool = True
+    """Whether the kernel's clock belongs to this node; a simulated node has none of its own."""
     kmsg_path: Path = Path("/dev/kmsg")
     boot_id_path: Path = Path("/proc/sys/kernel/random/boot_id")
     nvidia_smi: str = "nvidia-smi"
@@ -67,6 +81,12 @@ class NodeSettings(BaseSettings):
     """Port of /healthz, /readyz and /metrics."""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @field_validator("nic_limits")
+    @classmethod
+    def _limits_can_be_read(cls, text: str) -> str:
+        limits_from(text, ())
+        return text
 
     def boot_id(self) -> str:
         """The id of the running boot. Raises OSError if it cannot be read."""

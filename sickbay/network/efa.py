@@ -116,7 +116,11 @@ def _not_taken(readings: FileReadings, on_bus: set[str], devices: Sequence[str],
         counts = f"{len(on_bus)} EFA functions on the PCI bus, and {len(devices)} devices of the driver"
         return [nic_fault("efa-not-started", address.rsplit(".", 1)[0], counts, moment) for address in left]
     opened = {text for path, text in readings.texts.items() if path.startswith(f"{VERBS}/")}
-    closed = [device for device in devices if device not in opened] if VERBS in readings.names else []
+    closed = (
+        [device for device in devices if device not in opened]
+        if VERBS in readings.names or readings.absent(VERBS)
+        else []
+    )
     return [
         nic_fault("efa-not-started", device, f"{device} has no uverbs device, which jobs open", moment)
         for device in closed

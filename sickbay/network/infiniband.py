@@ -50,7 +50,7 @@ def judge_infiniband(
         return unknown(f"the RDMA devices cannot be read: {readings.why('/sys/class/infiniband')}", moment.memory)
     mine = {device for device in devices if vendor_of(readings, device) in (MELLANOX, "")}
     young = (moment.now - moment.boot_seen_at).total_seconds() < bound_seconds
-    if not mine:
+    if not mine and moment.host.pci_infiniband:
         return _without_devices(moment, young=young)
     ports = tuple(port for port in ports_of(readings) if port.device in mine)
     judgement = judge_fabric(ports, expected, moment, memory.links.seen_up)
