@@ -37,10 +37,11 @@ def read_columns(text: str) -> tuple[DescribedNode, ...]:
 
 def _read(row: Mapping[str, str], whole: bool) -> DescribedNode:
     resources = {head: cell for head, cell in row.items() if "GPU" in head}
-    offered = _first(resources, _OFFERED) or _only(resources)
-    # A table without a column of totals shows only what is offered.
+    total_heads = [head for head in resources if any(word in head for word in _TOTAL)]
+    # A single column about GPUs, unless it is one of totals, shows what is offered.
+    offered = _first(resources, _OFFERED) or ("" if total_heads else next(iter(resources.values()), ""))
     total = _first(resources, _TOTAL) or offered
-    if offered in _NONE and total not in _NONE:
+    if offered in _NONE[:-1] and total not in _NONE:
         offered = "0"
     gaps = () if whole else ("a line of the table has not all columns",)
     bad = tuple(cell for cell in resources.values() if cell not in _NONE and not cell.isdecimal())
@@ -70,7 +71,3 @@ def _conditions(status: str) -> tuple[Condition, ...]:
 
 def _first(cells: Mapping[str, str], words: tuple[str, ...]) -> str:
     return next((cell for head, cell in cells.items() if any(word in head for word in words)), "")
-
-
-def _only(cells: Mapping[str, str]) -> str:
-    return next(iter(cells.values())) if len(cells) == 1 else ""

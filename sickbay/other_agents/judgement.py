@@ -9,7 +9,6 @@ DCGM out of reach is a monitor's trouble; an Xid of a job is the job's; a servic
 """
 
 import re
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -45,7 +44,7 @@ _XID: Final = re.compile(
     r"\bXID(?: \(PCI[^)]*\))?\W{0,3}(\d{1,4})|XID(\d{1,4})(?:Error|Warning)|\bErrorCode\W{0,3}(\d{1,4})", re.IGNORECASE
 )
 _PCI: Final = re.compile(
-    r"(?<![0-9a-f:])(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?![0-9a-f:])", re.IGNORECASE
+    r"(?<![0-9a-f])(?<![0-9a-f]:)(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})(?![0-9a-f:])", re.IGNORECASE
 )
 _INTERFACE: Final = re.compile(r"\binterface(?: name)?\W{1,4}([A-Za-z][\w.-]*)", re.IGNORECASE)
 _NEURON: Final = "Neuron"
@@ -123,18 +122,19 @@ _CODES: Final = frozenset(subject.code for subject in Subject)
 
 def _subject(condition: Condition, row: ConditionType) -> Subject:
     subject = _SUBJECT_OF_REASON.get(condition.reason, row.subject) if row.speaker is Speaker.EKS else row.subject
-    if subject is Subject.MONITOR and not _all_about_dcgm(condition):
+    if subject is Subject.MONITOR and row.subject is not subject and not _all_about_dcgm(condition):
         # The reason is the last of several, whose messages are joined: the earlier ones are of the hardware.
         return row.subject
     return subject
 
 
 def _all_about_dcgm(condition: Condition) -> bool:
-    return all("dcgm" in part.lower() or "nv-hostengine" in part.lower() for part in _messages(condition))
+    messages = _messages(condition)
+    return len(messages) <= 1 or all("dcgm" in part.lower() or "hostengine" in part.lower() for part in messages)
 
 
-def _messages(condition: Condition) -> Iterable[str]:
-    return (part for part in condition.message.split(_PARTS) if part.strip())
+def _messages(condition: Condition) -> tuple[str, ...]:
+    return tuple(part for part in condition.message.split(_PARTS) if part.strip())
 
 
 def _by_xid(fault: Fault, condition: Condition) -> Fault:
@@ -143,7 +143,7 @@ def _by_xid(fault: Fault, condition: Condition) -> Fault:
     rows = [lookup_xid(number) for number in numbers]
     if not rows or fault.code not in (Subject.GPU.code, Subject.FABRIC.code):
         return fault
-    messages = tuple(_messages(condition))
+    messages = _messages(condition)
     if len(messages) > 1 and not all(_XID.search(message) for message in messages):
         return fault
     worst = max(rows, key=lambda row: (row.rung.strength, row.known))

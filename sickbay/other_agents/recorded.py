@@ -13,9 +13,10 @@ from typing import Final
 from sickbay.catalogue import fault_of
 from sickbay.checks import CheckOutcome, CheckResult, judged, not_applicable, unknown
 from sickbay.faults import Component, ComponentKind, Fault, merge_faults
+from sickbay.instance_types import limits_of
 from sickbay.kube_objects import Condition
 from sickbay.model import Frozen
-from sickbay.other_agents.columns import HEADS, read_columns
+from sickbay.other_agents.columns import HEADS, LABEL_TYPE, read_columns
 from sickbay.other_agents.condition_types import condition_type
 from sickbay.other_agents.describe_text import SECTION, TABLE, read_description
 from sickbay.other_agents.described import DescribedNode, UnreadableError
@@ -36,6 +37,7 @@ STALE: Final = timedelta(minutes=15)
 """How much older than the kubelet's a heartbeat may be; three times what the agents' own heartbeats take."""
 
 _READY: Final = "Ready"
+_TYPE_LABELS: Final = (LABEL_TYPE, "beta.kubernetes.io/instance-type")
 _GOOD_ENDS: Final = ("Ready", "Healthy", "Available")
 """Ends of types that by custom are good when True; others tell trouble and are good when False."""
 _GPU_CONDITIONS: Final = ("AcceleratedHardwareReady", "SickbayGpuHealthy")
@@ -99,8 +101,17 @@ def _has_accelerators(described: DescribedNode) -> bool:
         return True
     status = described.node.status
     said = any(condition.type in _GPU_CONDITIONS for condition in described.conditions)
-    labelled = LABEL_COUNT in described.node.metadata.labels
-    return said or labelled or bool(accelerators(status.capacity) or accelerators(status.allocatable))
+    return (
+        said or bool(_gpus_known(described)) or bool(accelerators(status.capacity) or accelerators(status.allocatable))
+    )
+
+
+def _gpus_known(described: DescribedNode) -> int:
+    """GPUs that the machine has by what feature discovery saw or by its instance type; 0 where neither tells."""
+    labels = described.node.metadata.labels
+    limits = [limits_of(labels.get(label, "")) for label in _TYPE_LABELS]
+    by_type = [limit.gpus or 0 for limit in limits if limit is not None]
+    return max(count(labels, LABEL_COUNT) or 0, *by_type, 0)
 
 
 def _by_conditions(described: DescribedNode) -> _Judgement:
@@ -166,8 +177,8 @@ def _by_resources(described: DescribedNode, context: RecordedContext) -> _Judgem
         return _Judgement()
     node = described.node
     short = list(withheld(node))
-    known = count(node.metadata.labels, LABEL_COUNT)
-    wanted = max(known or 0, context.expected_gpus or 0)
+    known = _gpus_known(described)
+    wanted = max(known, context.expected_gpus or 0)
     if not short and wanted and (words := short_of(node, wanted)):
         short.append(words)
     names = accelerators(node.status.capacity)
@@ -176,7 +187,7 @@ def _by_resources(described: DescribedNode, context: RecordedContext) -> _Judgem
     if not short and none_left:
         open_questions.append(f"{described.name} has the device plugin's resources and none of them")
     if not short and not names and known:
-        open_questions.append(f"{described.name} is labelled with {known} GPUs and has none in its capacity")
+        open_questions.append(f"{described.name} has {known} GPUs by its labels and none in its capacity")
     told = () if counts_whole_gpus(node) or not names else ("GPUs are shared or cut: their numbers are not compared",)
     return _Judgement(faults=(_short(described, short),) if short else (), open=tuple(open_questions), told=told)
 
