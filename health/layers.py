@@ -4,9 +4,13 @@ A new check is a module of its own in this room and one row here.
 """
 
 from health.check import Check
+from health.files import HostFiles
+from health.host import HOST_WANTED, host_checks
+from health.network import NETWORK_WANTED, network_checks
 from health.settings import NodeSettings
 
 
-def checks(settings: NodeSettings) -> tuple[Check, ...]:  # noqa: ARG001 - the first row uses it
+def checks(settings: NodeSettings) -> tuple[Check, ...]:
     """All checks, whether or not they apply to this machine."""
-    return ()
+    files = HostFiles(settings.host_root, HOST_WANTED + NETWORK_WANTED)
+    return (*network_checks(settings, files), *host_checks(settings, files))

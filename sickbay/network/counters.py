@@ -1,51 +1,16 @@
 """How much an adapter's counters grew: what they say since the boot is no evidence, only their growth is.
 
-Called by the network layer's checks, which keep a `CounterMemory` from run to run. The first sample is a baseline; a
-counter that became smaller was reset with its driver or wrapped, and is a new baseline; one that is absent says
-nothing.
+Called by the network layer's checks, which keep a `CounterMemory` from run to run. A counter that is absent, or answers
+with words, says nothing.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
 
 from sickbay.checks import CheckMoment
+from sickbay.counter_tracks import CounterMemory, Sample, Track, elapsed, growth, with_sample
 from sickbay.faults import Fault
-from sickbay.model import Frozen
 from sickbay.network.fabric import nic_fault
 from sickbay.network.limits import Limit, by_counter
-
-
-class Sample(Frozen):
-    """A counter at one moment."""
-
-    at: datetime
-    value: int
-
-
-class Track(Frozen):
-    """One counter over the period of one limit, in three samples however many looks there were."""
-
-    base: Sample
-    """The growth since it is judged; at most a period old once the looks are closer than that."""
-    middle: Sample
-    """Becomes the base when it is half a period old."""
-    last: Sample
-
-
-class CounterMemory(Frozen):
-    """What is remembered of the counters of one layer in one boot, by `device/port/counter period`."""
-
-    tracks: Mapping[str, Track] = {}
-
-
-def with_sample(track: Track | None, sample: Sample, period: timedelta) -> Track:
-    """The track with one more sample."""
-    if track is None or sample.value < track.last.value or sample.at <= track.last.at:
-        return Track(base=sample, middle=sample, last=sample)
-    base, middle = track.base, track.middle
-    if sample.at - middle.at >= period / 2:
-        base, middle = middle, sample
-    return Track(base=base, middle=middle, last=sample)
 
 
 def judge_counters(
@@ -59,11 +24,10 @@ def judge_counters(
     found = []
     for key, limit in _limited(counters, limits):
         place = f"{key} {limit.words}"
-        track = with_sample(tracks.get(place), Sample(at=moment.now, value=counters[key]), limit.period)
+        track = with_sample(tracks.get(place), Sample(at=moment.now.timestamp(), value=counters[key]), limit.period)
         tracks[place] = track
-        growth, elapsed = track.last.value - track.base.value, track.last.at - track.base.at
-        if limit.exceeded(growth, elapsed):
-            found.append(_fault(key, limit, growth, elapsed, moment))
+        if limit.exceeded(growth(track), elapsed(track)):
+            found.append(_fault(key, limit, track, moment))
     return tuple(found), CounterMemory(tracks=tracks)
 
 
@@ -74,8 +38,9 @@ def _limited(counters: Mapping[str, int], limits: tuple[Limit, ...]) -> Iterator
             yield key, limit
 
 
-def _fault(key: str, limit: Limit, growth: int, elapsed: timedelta, moment: CheckMoment) -> Fault:
+def _fault(key: str, limit: Limit, track: Track, moment: CheckMoment) -> Fault:
     device, port, name = key.split("/")
     where = f"{device}/{port}" if port else device
-    evidence = f"{where}: {name} grew by {growth} in {elapsed.total_seconds():.0f} s; the limit is {limit.words}"
+    grown = f"{name} grew by {growth(track)} in {elapsed(track).total_seconds():.0f} s"
+    evidence = f"{where}: {grown}; the limit is {limit.words}"
     return nic_fault("nic-errors-hard" if limit.hard else "nic-errors", device, evidence, moment)

@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from sickbay.catalogue import fault_of
 from sickbay.checks import CheckMoment, CheckOutcome, judged, starting, unknown
+from sickbay.counter_tracks import CounterMemory
 from sickbay.faults import Component, ComponentKind, Fault, merge_faults
 from sickbay.file_readings import FileReadings, Wanted
 from sickbay.instance_types import limits_of
 from sickbay.model import Frozen
-from sickbay.network.counters import CounterMemory, judge_counters
+from sickbay.network.counters import judge_counters
 from sickbay.network.fabric import nic_fault, port_fault
 from sickbay.network.limits import Limit
 from sickbay.network.ports import Port

@@ -7,10 +7,11 @@ from pydantic import ValidationError
 
 from sickbay.catalogue import fault_of
 from sickbay.checks import CheckMoment, CheckOutcome, judged, starting, unknown
+from sickbay.counter_tracks import CounterMemory
 from sickbay.faults import Component, ComponentKind, Fault, merge_faults
 from sickbay.file_readings import FileReadings
 from sickbay.model import Frozen
-from sickbay.network.counters import CounterMemory, judge_counters
+from sickbay.network.counters import judge_counters
 from sickbay.network.fabric import FabricExpectation, FabricJudgement, judge_fabric
 from sickbay.network.flaps import LinkMemories, LinkMemory, follow_link
 from sickbay.network.limits import Limit
