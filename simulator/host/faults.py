@@ -47,6 +47,12 @@ class HostTrouble(Described):
     """Functions that an old driver's library lacks, by their C names."""
     reset_refused: str = ""
     """nvidia-smi refuses a reset with this text (return code 3: not supported here)."""
+    efa_absent: tuple[int, ...] = ()
+    """Indices of EFA devices that are not on the PCI bus."""
+    efa_down: tuple[int, ...] = ()
+    """Indices of EFA devices whose port is down."""
+    fabric_manager_dead: bool = False
+    """The fabric manager does not run, which NVML does not show."""
     reboot_hangs: bool = False
     """The host never comes back from a reboot; only a replacement helps."""
 

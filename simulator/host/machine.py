@@ -26,6 +26,7 @@ from simulator.host.gpu import GPU_MODELS, Described
 from simulator.host.gpu_state import replace
 from simulator.host.kernel_lines import Line
 from simulator.host.native import NativePrograms
+from simulator.host.sysfs import HostTree, Shown
 from simulator.instance_types import instance_type
 from simulator.machine import Power
 from simulator.tasks import Background
@@ -68,6 +69,7 @@ class HostMachine:
         for folder in (self._run, self.folder / "disk"):
             folder.mkdir(parents=True, exist_ok=True)
         self.driver = Driver(instance_id, GPU_MODELS[instance_type_name], self.instance_type.gpus, self._run)
+        self._tree = HostTree(self._run / "host", instance_type_name, self.driver.gpus, self.driver.model)
         self.agent = self._make_agent() if site.agent else None
         self.boots = 0
         """How often it came up."""
@@ -211,6 +213,7 @@ class HostMachine:
         self.boots += 1
         self._agent_held = False
         self.driver.boot()
+        self._tree.boot(self._files_shown())
         self._power = Power.RUNNING
         if self.agent:
             self.agent.start()
@@ -222,9 +225,19 @@ class HostMachine:
 
     def _refresh(self) -> None:
         self.driver.refresh()
+        self._tree.show(self._files_shown())
         if self.agent:
             frozen = any(trouble.agent_hangs for trouble in self.driver.faults.host_troubles())
             self.agent.freeze(frozen or self._agent_held)
+
+    def _files_shown(self) -> Shown:
+        troubles = self.driver.faults.host_troubles()
+        return Shown(
+            gpus_absent=frozenset(gpu.index for gpu in self.driver.gpus if self.driver.trouble(gpu).absent),
+            efa_absent=frozenset(index for trouble in troubles for index in trouble.efa_absent),
+            efa_down=frozenset(index for trouble in troubles for index in trouble.efa_down),
+            fabric_manager_dead=any(trouble.fabric_manager_dead for trouble in troubles),
+        )
 
     def _pass(self, open_fault: OpenFault) -> None:
         if self.driver.faults.remove(open_fault) and self._power is Power.RUNNING:
@@ -255,6 +268,8 @@ class HostMachine:
             "SICKBAY_NODE_NAME": self.node_name,
             "SICKBAY_KMSG_PATH": str(self.driver.kernel_log.path),
             "SICKBAY_BOOT_ID_PATH": str(self._run / "boot_id"),
+            "SICKBAY_HOST_ROOT": str(self._tree.root),
+            "SICKBAY_WATCH_CLOCK": "false",
             "SICKBAY_NVIDIA_SMI": str(programs.nvidia_smi),
             "SICKBAY_NVML_LIBRARY": str(programs.nvml_library),
             "SICKBAY_REBOOT_COMMAND": shlex.quote(str(programs.reboot)),
