@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 
-from sickbay import names
-from sickbay.catalogue import fault_of
+from sickbay import names, shortages
+from sickbay.catalogue import fault_of, lookup
 from sickbay.cloud_words import CloudWords
 from sickbay.conditions import FaultsAnnotation, Inventory
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung
 from sickbay.incident import Outcome
 from sickbay.kube_objects import Node
-from sickbay.ladder import next_step
+from sickbay.ladder import next_step, rungs_from
 from sickbay.node_faults import open_faults
 from sickbay.node_reading import read_node
 from sickbay.nodes import NodeSnapshot
+from sickbay.other_agents.condition_types import Subject
 from sickbay.other_agents.judgement import excuses
 from sickbay.policy.model import IncidentPolicy
 from sickbay.triage import KnownIncident, Look, Standing, gone_codes, plan
@@ -266,3 +267,12 @@ def test_another_agents_word_on_a_fault_that_we_see_too_changes_neither_rung_nor
     both = look(node(condition("SysLogsXIDError", "True", MINUTE), faults=(xid,)))
     verdict = diagnose(both.faults)
     assert (verdict.rung, verdict.components) == (Rung.REBOOT, (gpu,))
+
+
+@pytest.mark.parametrize(
+    "code", [*(subject.code for subject in Subject), "monitor-silent", "agent-missing", *sorted(shortages.CODES)]
+)
+def test_no_word_of_others_no_silence_and_no_shortage_leads_to_a_disruption(code: str) -> None:
+    row = lookup(code)
+    assert row.known
+    assert not any(rung.disrupts for rung in rungs_from(row.rung, IncidentPolicy(), row.fault_class))

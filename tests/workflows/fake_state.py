@@ -45,6 +45,8 @@ class WorldState:
     claim_deleting: bool = False
     foreign_locks: tuple[str, ...] = ()
     owner: OwnerKind = OwnerKind.KARPENTER
+    said: tuple[Fault, ...] = ()
+    """Faults that EC2 tells of the instance, whatever is done to the host."""
     host_silent: bool = False
     unhealthy: bool = False
     """A condition of the node stays bad, whatever is done about its faults."""

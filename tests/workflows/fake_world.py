@@ -81,6 +81,8 @@ class FakeWorld(WorldState):
             foreign_locks=self.foreign_locks,
             gpu_capacity=8,
             gpu_allocatable=8,
+            faults=self.said,
+            cloud_told=bool(self.said),
             conditions_fresh=True,
             conditions_healthy=not (self.sick or self.unhealthy),
         )
