@@ -115,7 +115,12 @@ class Simulation:
         self._open.push_async_callback(self._tasks.close)
         for pool in self.scenario.pools:
             await self.cluster.add_pool(
-                pool.name, pool.kind, pool.nodes, pool.instance_type, gpu_operator=pool.gpu_operator
+                pool.name,
+                pool.kind,
+                pool.nodes,
+                pool.instance_type,
+                gpu_operator=pool.gpu_operator,
+                monitoring_agent=pool.monitoring_agent,
             )
         for job in self.scenario.jobs:
             await self.cluster.add_job(JobOrder(**job.model_dump()))

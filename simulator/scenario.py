@@ -33,6 +33,8 @@ class PoolPlan(Described):
     instance_type: str = "p5.48xlarge"
     gpu_operator: bool = False
     """A device plugin and a DCGM exporter run on each node, as pods that follow the operator's node labels."""
+    monitoring_agent: bool = False
+    """Another agent publishes node conditions on each node, as EKS node-monitoring-agent does."""
 
     @field_validator("instance_type")
     @classmethod

@@ -22,6 +22,7 @@ from simulator.cluster.karpenter_termination import KarpenterTermination
 from simulator.cluster.kubelet_nodes import LABEL_SIMULATED_POOL, LEASES, TAG_NODE_GROUP, KubeletNodes
 from simulator.cluster.kubelet_pods import RUN_SECONDS, STOP_SECONDS, KubeletPods
 from simulator.cluster.manifests import JobOrder, budget, job, node_pool
+from simulator.cluster.monitoring_agent import MonitoringAgent
 from simulator.cluster.node_controller import NodeController
 from simulator.cluster.objects import Node, Pod
 from simulator.cluster.operands import NAMESPACE
@@ -44,6 +45,7 @@ class Cluster:
         self._sizes: dict[str, int] = {}
         self.world = World(self._api, cloud, clock, timings or Timings())
         self._gpu_operator = GpuOperator(self.world)
+        self._monitoring_agent = MonitoringAgent(self.world)
         self._nodes_changed = asyncio.Event()
         self.world.nodes.notify(self._nodes_changed)
 
@@ -65,6 +67,7 @@ class Cluster:
             Budgets(world),
             Jobs(world),
             self._gpu_operator,
+            self._monitoring_agent,
             KarpenterPools(world, backoff),
             KarpenterClaims(world, backoff),
             KarpenterTermination(world),
@@ -87,13 +90,17 @@ class Cluster:
         static: bool = True,
         spare: int = 1,
         gpu_operator: bool = False,
+        monitoring_agent: bool = False,
     ) -> None:
         """Add a pool of GPU nodes named `name-0`, `name-1` and on; `ready` waits for them.
 
         A Karpenter pool keeps its count by `spec.replicas` and may have `spare` nodes more during a replacement; if it
         is not `static`, it starts empty and `nodes` is its limit. With `gpu_operator`, a device plugin and a DCGM
-        exporter run on each node. Raises KubeError, or AwsError without capacity.
+        exporter run on each node; with `monitoring_agent`, somebody else's agent. Raises KubeError, or AwsError
+        without capacity.
         """
+        if monitoring_agent:
+            self._monitoring_agent.pools.add(name)
         if gpu_operator:
             await self._make_namespace(NAMESPACE)
             self._gpu_operator.pools.add(name)

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sickbay.checks import CheckOutcome, CheckResult
+from sickbay.diagnosis import diagnose
+from sickbay.faults import ComponentKind, FaultClass
 from sickbay.other_agents.recorded import judge_node_conditions
 from sickbay.recorded.model import Recorded, RecordedContext, RecordedKind
 
@@ -86,6 +88,14 @@ def test_a_bad_word_is_a_fault_in_each_shape(condition: tuple[str, str, str], co
 def test_a_node_that_is_not_ready_is_a_fault(status: str) -> None:
     assert codes(judge(manifest(("Ready", status, "KubeletNotReady")))) == ["node-not-ready"]
     assert codes(judge(description(("Ready", status, "NodeStatusUnknown")))) == ["node-not-ready"]
+
+
+def test_a_node_that_ran_out_of_memory_and_fell_silent_is_the_hosts_trouble_and_no_gpus() -> None:
+    """Detection 8.24."""
+    pressed = ("MemoryPressure", "True", "KubeletHasInsufficientMemory")
+    verdict = diagnose(judge(manifest(pressed, ("Ready", "Unknown", "NodeStatusUnknown"))).faults)
+    assert verdict.fault_class is FaultClass.HOST
+    assert {component.kind for component in verdict.components} == {ComponentKind.HOST}
 
 
 @pytest.mark.parametrize("cut", ["[...]\n", "  ...\n", "  Ready     True    Tue, 03 Mar\n"])
