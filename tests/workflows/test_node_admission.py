@@ -94,7 +94,8 @@ async def test_a_person_is_asked_at_the_deadline_and_a_node_that_comes_late_is_l
 async def test_gpus_that_do_not_answer_at_the_deadline_are_missing_by_their_own_rung(
     time_skipping: WorkflowEnvironment,
 ) -> None:
-    async with admission_bench(time_skipping, quick_admission(gpus=9)) as bench:
+    policy = quick_admission(gpus=9, deadline=timedelta(minutes=2), look_every=timedelta(minutes=1))
+    async with admission_bench(time_skipping, policy) as bench:
 
         def replaced() -> None:
             bench.world.exists = False
@@ -130,7 +131,8 @@ async def test_an_incident_of_the_watch_is_waited_for_before_anything_is_judged(
 async def test_an_incident_that_never_ends_does_not_keep_the_admission_for_ever(
     time_skipping: WorkflowEnvironment,
 ) -> None:
-    policy = quick_admission().model_copy(update={"handover_deadline": timedelta(hours=3)})
+    brief = quick_admission(deadline=timedelta(minutes=2), look_every=timedelta(minutes=1))
+    policy = brief.model_copy(update={"handover_deadline": timedelta(hours=1)})
     async with admission_bench(time_skipping, policy, incident_open=True, repair_looks=10_000) as bench:
         await bench.start()
         assert (await bench.result()).outcome is AdmissionOutcome.LEFT_TO_PEOPLE
