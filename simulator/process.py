@@ -121,6 +121,8 @@ class Simulation:
                 pool.instance_type,
                 gpu_operator=pool.gpu_operator,
                 monitoring_agent=pool.monitoring_agent,
+                admission=pool.admission,
+                intolerant=pool.intolerant,
             )
         for job in self.scenario.jobs:
             await self.cluster.add_job(JobOrder(**job.model_dump()))

@@ -35,6 +35,10 @@ class PoolPlan(Described):
     """A device plugin and a DCGM exporter run on each node, as pods that follow the operator's node labels."""
     monitoring_agent: bool = False
     """Another agent publishes node conditions on each node, as EKS node-monitoring-agent does."""
+    admission: bool = False
+    """New nodes bear Sickbay's startup taint: by the NodePool, or by the kubelet's own registration elsewhere."""
+    intolerant: bool = False
+    """With `gpu_operator`: its pods do not tolerate that taint, as in a cluster that `sickbay doctor` finds ill."""
 
     @field_validator("instance_type")
     @classmethod

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from sickbay.names import TAINT_ADMISSION
 from simulator.clock import Clock
 from simulator.cloud import CloudServer
 from simulator.cluster.api import KubeApi, KubeError
@@ -19,12 +20,18 @@ from simulator.cluster.jobs import Jobs
 from simulator.cluster.karpenter_claims import KarpenterClaims
 from simulator.cluster.karpenter_pools import CapacityBackoff, KarpenterPools
 from simulator.cluster.karpenter_termination import KarpenterTermination
-from simulator.cluster.kubelet_nodes import LABEL_SIMULATED_POOL, LEASES, TAG_NODE_GROUP, KubeletNodes
+from simulator.cluster.kubelet_nodes import (
+    LABEL_SIMULATED_POOL,
+    LEASES,
+    TAG_NODE_GROUP,
+    TAG_STARTUP_TAINT,
+    KubeletNodes,
+)
 from simulator.cluster.kubelet_pods import RUN_SECONDS, STOP_SECONDS, KubeletPods
 from simulator.cluster.manifests import JobOrder, budget, job, node_pool
 from simulator.cluster.monitoring_agent import MonitoringAgent
 from simulator.cluster.node_controller import NodeController
-from simulator.cluster.objects import Node, Pod
+from simulator.cluster.objects import Node, Pod, Taint
 from simulator.cluster.operands import NAMESPACE
 from simulator.cluster.orphan_pods import OrphanPods
 from simulator.cluster.scheduler import Scheduler
@@ -91,30 +98,38 @@ class Cluster:
         spare: int = 1,
         gpu_operator: bool = False,
         monitoring_agent: bool = False,
+        admission: bool = False,
+        intolerant: bool = False,
     ) -> None:
         """Add a pool of GPU nodes named `name-0`, `name-1` and on; `ready` waits for them.
 
         A Karpenter pool keeps its count by `spec.replicas` and may have `spare` nodes more during a replacement; if it
         is not `static`, it starts empty and `nodes` is its limit. With `gpu_operator`, a device plugin and a DCGM
-        exporter run on each node; with `monitoring_agent`, somebody else's agent. Raises KubeError, or AwsError
-        without capacity.
+        exporter run on each node; with `monitoring_agent`, somebody else's agent. With `admission`, new nodes bear
+        Sickbay's startup taint, which the operator's pods tolerate unless they are `intolerant`. Raises KubeError, or
+        AwsError without capacity.
         """
         if monitoring_agent:
             self._monitoring_agent.pools.add(name)
         if gpu_operator:
             await self._make_namespace(NAMESPACE)
             self._gpu_operator.pools.add(name)
+        if intolerant:
+            self._gpu_operator.intolerant.add(name)
+        at_registration = {TAG_STARTUP_TAINT: TAINT_ADMISSION} if admission else {}
         match kind:
             case PoolKind.KARPENTER:
                 replicas = nodes if static else None
                 limit = nodes + (spare if static else 0)
-                await self.world.pools.create(node_pool(name, instance_type, replicas, limit))
+                startup = (Taint(key=TAINT_ADMISSION, effect="NoSchedule"),) if admission else ()
+                await self.world.pools.create(node_pool(name, instance_type, replicas, limit, startup))
             case PoolKind.AUTOSCALING:
-                tags = {TAG_NODE_GROUP: name, LABEL_SIMULATED_POOL: name}
+                tags = {TAG_NODE_GROUP: name, LABEL_SIMULATED_POOL: name, **at_registration}
                 await self._cloud.create_group(name, instance_type, nodes, tags)
             case PoolKind.NOBODY:
                 for _ in range(nodes):
-                    await self._cloud.launch(instance_type, {"Name": name, LABEL_SIMULATED_POOL: name})
+                    tags = {"Name": name, LABEL_SIMULATED_POOL: name, **at_registration}
+                    await self._cloud.launch(instance_type, tags)
         if kind is not PoolKind.KARPENTER or static:
             self._sizes[name] = nodes
 

@@ -5,6 +5,7 @@ label on the node and the pod that follows it. Its pods hold the GPUs, so that a
 GPUs are allocatable only while the device plugin serves.
 """
 
+from sickbay.names import TAINT_ADMISSION
 from simulator.cluster.kubelet_nodes import LABEL_SIMULATED_POOL
 from simulator.cluster.objects import Node
 from simulator.cluster.operands import DEPLOY_LABEL, NAMESPACE, OPERANDS, operand_pod, pods_of
@@ -17,6 +18,8 @@ class GpuOperator:
     def __init__(self, world: World) -> None:
         self._world = world
         self.pools: set[str] = set()
+        self.intolerant: set[str] = set()
+        """Pools where its DaemonSets tolerate no taints of others: a tainted node gets none of their pods."""
 
     async def run(self) -> None:
         """For ever."""
@@ -45,5 +48,9 @@ class GpuOperator:
             for pod in pods:
                 if not pod.deleting:
                     await self._world.pods.delete(pod)
-        elif not pods:
+        elif not pods and not self._kept_off(node):
             await self._world.pods.create(operand_pod(node, operand), NAMESPACE)
+
+    def _kept_off(self, node: Node) -> bool:
+        intolerant = node.metadata.labels.get(LABEL_SIMULATED_POOL) in self.intolerant
+        return intolerant and any(taint.key == TAINT_ADMISSION for taint in node.spec.taints)

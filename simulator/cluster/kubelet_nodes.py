@@ -16,7 +16,7 @@ from simulator.cluster.karpenter_objects import (
     LABEL_POOL,
     UNREGISTERED,
 )
-from simulator.cluster.objects import GPU_RESOURCE, Lease, Node, condition_of
+from simulator.cluster.objects import GPU_RESOURCE, Lease, Node, Taint, condition_of
 from simulator.cluster.operands import gpus_are_served
 from simulator.cluster.stamps import micro_stamp, stamp
 from simulator.cluster.world import World
@@ -27,6 +27,8 @@ LABEL_NODE_GROUP = "eks.amazonaws.com/nodegroup"
 LABEL_SIMULATED_POOL = "simulator.sickbay.dev/pool"
 """On every simulated node, whoever makes it, so that jobs can select their pool."""
 TAG_NODE_GROUP = "eks:nodegroup-name"
+TAG_STARTUP_TAINT = "simulator.sickbay.dev/startup-taint"
+"""Stands for the kubelet's `--register-with-taints` in a launch template: the key of a NoSchedule taint."""
 
 PRESSURES = (
     ("MemoryPressure", "KubeletHasSufficientMemory"),
@@ -169,6 +171,8 @@ def registration(instance: Instance, region: str) -> Json:
     if LABEL_POOL in tags:
         labels |= {LABEL_POOL: tags[LABEL_POOL], LABEL_CAPACITY_TYPE: "on-demand"}
         taints.append(UNREGISTERED.written())
+    if TAG_STARTUP_TAINT in tags:
+        taints.append(Taint(key=tags[TAG_STARTUP_TAINT], effect="NoSchedule").written())
     if TAG_NODE_GROUP in tags:
         labels[LABEL_NODE_GROUP] = tags[TAG_NODE_GROUP]
     return {

@@ -4,7 +4,7 @@ from sickbay.model import Frozen
 from simulator.cluster.api import Json
 from simulator.cluster.karpenter_objects import GROUP, LABEL_INSTANCE_TYPE
 from simulator.cluster.kubelet_nodes import LABEL_SIMULATED_POOL
-from simulator.cluster.objects import GPU_RESOURCE
+from simulator.cluster.objects import GPU_RESOURCE, Taint
 
 LABEL_JOB = "simulator.sickbay.dev/job"
 
@@ -26,8 +26,11 @@ class JobOrder(Frozen):
     grace_seconds: int = 30
 
 
-def node_pool(name: str, instance_type: str, replicas: int | None, limit: int) -> Json:
+def node_pool(
+    name: str, instance_type: str, replicas: int | None, limit: int, startup_taints: tuple[Taint, ...] = ()
+) -> Json:
     """A Karpenter pool; static with `replicas`, else sized by waiting pods."""
+    startup = {"startupTaints": [taint.written() for taint in startup_taints]} if startup_taints else {}
     count = {} if replicas is None else {"replicas": replicas}
     requirements = [{"key": LABEL_INSTANCE_TYPE, "operator": "In", "values": [instance_type]}]
     node_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "simulated"}
@@ -40,7 +43,7 @@ def node_pool(name: str, instance_type: str, replicas: int | None, limit: int) -
             "limits": {"nodes": limit},
             "template": {
                 "metadata": {"labels": {LABEL_SIMULATED_POOL: name}},
-                "spec": {"requirements": requirements, "nodeClassRef": node_class},
+                "spec": {"requirements": requirements, "nodeClassRef": node_class, **startup},
             },
         },
     }
