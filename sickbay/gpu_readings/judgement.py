@@ -10,14 +10,9 @@ from typing import Final
 
 from sickbay.catalogue import fault_of
 from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung
+from sickbay.gpu_readings.answer import LOST, RESET_REQUIRED, VERSION_MISMATCH, GpuAnswer, KnownGpu, NvmlAnswer
 from sickbay.model import Frozen
 from sickbay.nodes import GpuReading
-
-DRIVER_NOT_LOADED: Final = 9
-LIBRARY_NOT_FOUND: Final = 12
-LOST: Final = 15
-RESET_REQUIRED: Final = 16
-VERSION_MISMATCH: Final = 18
 
 NO_ANSWER: Final = {10: "timeout", 17: "blocked by the operating system", 999: "unknown error"}
 """Errors of a GPU after which nothing is known of it, which is bad, not good (facts: detection, 2)."""
@@ -35,58 +30,6 @@ RECOVERY_ACTIONS: Final = {
 """NVML's recovery actions: the word, and the rung that carries it out."""
 
 UNKNOWN_ACTION: Final = "unknown"
-
-
-class KnownGpu(Frozen):
-    """A GPU that answered earlier in this boot, so that it can be named when it no longer does."""
-
-    index: int
-    uuid: str
-    pci: str
-
-
-class GpuAnswer(Frozen):
-    """What one GPU answered; None where it could not be asked."""
-
-    index: int
-    uuid: str = ""
-    pci: str = ""
-    recovery_action: int | None = None
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-    process_count: int | None = None
-    errors: tuple[int, ...] = ()
-    """NVML's return codes of the questions that failed."""
-
-    @property
-    def address(self) -> str:
-        """PCI address as everywhere in Sickbay, `0000:61:00`, of NVML's `00000000:61:00.0`; empty if unknown."""
-        if self.pci.count(":") != 2:
-            return ""
-        domain, bus, device = self.pci.lower().split(":")
-        return f"{domain[-4:]}:{bus}:{device.split('.')[0]}"
-
-
-class NvmlAnswer(Frozen):
-    """What NVML answered in one pass."""
-
-    count: int | None = None
-    """GPUs that the driver counts; None if it did not get that far."""
-    failed: int | None = None
-    """Return code if NVML as a whole refused."""
-    gpus: tuple[GpuAnswer, ...] = ()
-    silent: str = ""
-    """Why the pass has no end, in words (no answer in time, crashed); empty if it was whole."""
-
-    @property
-    def whole(self) -> bool:
-        """NVML answered to the end, well or ill."""
-        return not self.silent and self.failed is None
-
-    @property
-    def starting(self) -> bool:
-        """The driver is not there, as it is for minutes after a boot (facts: detection, 7)."""
-        return self.failed in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
 
 
 class Expectation(Frozen):
