@@ -1,8 +1,9 @@
 """The node conditions that are known here: who writes each, which of its words is bad, and what part it is about.
 
 Used by `sickbay.other_agents.judgement`. A type without a row is told and judges nothing: its polarity is a guess.
-Sources: facts on detection, 5 (EKS node-monitoring-agent 1.7, node-problem-detector's shipped configurations), and the
-profile of NVSentinel, 1 (its conditions bear the names of its checks).
+Sources: facts on detection, 5 (EKS node-monitoring-agent 1.7, node-problem-detector's shipped configurations); the
+documents of AKS and Nebius on what their node-problem-detector adds; and the profile of NVSentinel, 1 (its conditions
+bear the names of its checks).
 """
 
 from enum import StrEnum
@@ -88,6 +89,17 @@ _GOOD_WHEN_FALSE: Final = {
         "FrequentDockerRestart": Subject.RESTARTS,
         "FrequentContainerdRestart": Subject.RESTARTS,
         "FrequentUnregisterNetDevice": Subject.NETWORK,
+        # What managed services add to it (AKS, Nebius).
+        "FilesystemCorruptionProblem": Subject.STORAGE,
+        "KubeletProblem": Subject.RUNTIME,
+        "ContainerRuntimeProblem": Subject.RUNTIME,
+        "GPUMissing": Subject.GPU,
+        "XIDErrors": Subject.GPU,
+        "NVLinkStatusInactive": Subject.FABRIC,
+        "IBLinkFlapping": Subject.NETWORK,
+        "UnhealthyNvidiaDevicePlugin": Subject.RUNTIME,
+        "NebiusGPUError": Subject.GPU,
+        "NebiusBootDiskIOError": Subject.STORAGE,
     },
     Speaker.NVSENTINEL: {
         "GpuMemWatch": Subject.GPU,

@@ -37,6 +37,7 @@ STALE: Final = timedelta(minutes=15)
 """How much older than the kubelet's a heartbeat may be; three times what the agents' own heartbeats take."""
 
 _READY: Final = "Ready"
+_AROUND: Final = ("```", "$ ", "# ")
 _TYPE_LABELS: Final = (LABEL_TYPE, "beta.kubernetes.io/instance-type")
 _GOOD_ENDS: Final = ("Ready", "Healthy", "Available")
 """Ends of types that by custom are good when True; others tell trouble and are good when False."""
@@ -75,7 +76,9 @@ def judge_node_conditions(recorded: Recorded, context: RecordedContext) -> Check
     return outcome.model_copy(update={"why": "; ".join(told)})
 
 
-def _read(text: str) -> tuple[DescribedNode, ...]:
+def _read(recorded: str) -> tuple[DescribedNode, ...]:
+    # What stands around a paste: the fences of a ticket, and the command itself.
+    text = "\n".join(line for line in recorded.splitlines() if not line.startswith(_AROUND))
     if HEADS.match(text):
         return read_columns(text)
     if SECTION.search(text) or TABLE.search(text):

@@ -58,6 +58,8 @@ def test_polarity_is_the_types_own(kind: str, status: str, expected: Standing) -
         ("SysLogsXIDError", "True", "", "ErrorCode:13 GPU:0", "reported-application", "application", "none"),
         ("SysLogsXIDError", "True", "", "Xid (PCI:0000:1b:00): 48, pid=9", "reported-gpu", "gpu", "block_new_work"),
         ("EFAStateCheck", "True", "", "", "reported-network", "network", "block_new_work"),
+        ("GPUMissing", "True", "GPUMissing", "", "reported-gpu", "gpu", "block_new_work"),
+        ("NVLinkStatusInactive", "True", "", "", "reported-fabric", "fabric", "block_new_work"),
         ("EFAState", "True", "", "", "reported-network", "network", "block_new_work"),
     ],
 )

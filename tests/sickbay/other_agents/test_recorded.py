@@ -219,6 +219,11 @@ def test_a_text_that_describes_no_node_is_unknown_with_the_reason(text: str) -> 
     assert outcome.why
 
 
+@pytest.mark.parametrize("text", [manifest(*GOOD), description(*GOOD), "NAME  GPUS\nn1    8\n"])
+def test_what_a_ticket_puts_around_a_paste_is_passed_over(text: str) -> None:
+    assert judge(f"```\n$ kubectl get or describe\n{text}\n```\n").result is CheckResult.HEALTHY
+
+
 WHOLE = (
     manifest(*EKS_GOOD, ("GpuMemWatch", "False", ""), capacity={"nvidia.com/gpu": "8"}),
     manifest(READY, ("AcceleratedHardwareReady", "False", "NvidiaXID79Error")),
