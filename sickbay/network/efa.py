@@ -116,16 +116,18 @@ def _not_taken(readings: FileReadings, on_bus: set[str], devices: Sequence[str],
         left = sorted(on_bus - taken) if len(on_bus - taken) == len(on_bus) - len(devices) else ["unknown"]
         counts = f"{len(on_bus)} EFA functions on the PCI bus, and {len(devices)} devices of the driver"
         return [nic_fault("efa-not-started", address.rsplit(".", 1)[0], counts, moment) for address in left]
-    opened = {text for path, text in readings.texts.items() if path.startswith(f"{VERBS}/")}
-    closed = (
-        [device for device in devices if device not in opened]
-        if VERBS in readings.names or readings.absent(VERBS)
-        else []
-    )
     return [
         nic_fault("efa-not-started", device, f"{device} has no uverbs device, which jobs open", moment)
-        for device in closed
+        for device in _closed(readings, devices)
     ]
+
+
+def _closed(readings: FileReadings, devices: Sequence[str]) -> list[str]:
+    """Devices without a user-space device; none while any of those could not be read."""
+    opened = [text for path, text in readings.texts.items() if path.startswith(f"{VERBS}/")]
+    listed = [name for name in readings.names.get(VERBS, ()) if name.startswith("uverbs")]
+    told = VERBS in readings.names or readings.absent(VERBS)
+    return [device for device in devices if device not in opened] if told and len(opened) == len(listed) else []
 
 
 def _down(ports: Sequence[Port], moment: CheckMoment) -> list[Fault]:

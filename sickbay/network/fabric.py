@@ -79,7 +79,7 @@ def compute_ports(
     ethernet = [port for port in candidates if port.link_layer is LinkLayer.ETHERNET]
     others = [port for port in candidates if port.link_layer is not LinkLayer.ETHERNET]
     main = _main_model(ethernet)
-    up = [port for port in main if port.up or port.name in seen_up]
+    up = [port for port in main if port.up or port.name in seen_up or None in (port.state, port.physical)]
     whole = len(main) >= _LEAST_RAILS and 2 * len(up) > len(main)
     return (*others, *(main if whole else up))
 

@@ -12,7 +12,7 @@ from sickbay.faults import Component, ComponentKind, Fault, merge_faults
 from sickbay.file_readings import FileReadings
 from sickbay.model import Frozen
 from sickbay.network.counters import judge_counters
-from sickbay.network.fabric import FabricExpectation, FabricJudgement, judge_fabric
+from sickbay.network.fabric import FabricExpectation, FabricJudgement, judge_fabric, nic_fault
 from sickbay.network.flaps import LinkMemories, LinkMemory, follow_link
 from sickbay.network.limits import Limit
 from sickbay.network.ports import Port
@@ -35,6 +35,8 @@ class InfinibandMemory(Frozen):
 
     counters: CounterMemory = CounterMemory()
     links: LinkMemories = LinkMemories()
+    devices: frozenset[str] = frozenset()
+    """RDMA devices that were there at any look, under their present names."""
 
 
 def judge_infiniband(
@@ -51,19 +53,27 @@ def judge_infiniband(
         return unknown(f"the RDMA devices cannot be read: {readings.why('/sys/class/infiniband')}", moment.memory)
     mine = {device for device in devices if vendor_of(readings, device) in (MELLANOX, "")}
     young = (moment.now - moment.boot_seen_at).total_seconds() < bound_seconds
-    if not mine and moment.host.pci_infiniband:
+    if not mine and moment.host.pci_infiniband and not memory.links.seen_up:
         return _without_devices(moment, young=young)
     ports = tuple(port for port in ports_of(readings) if port.device in mine)
-    judgement = judge_fabric(ports, expected, moment, memory.links.seen_up)
+    known, gone = _vanished(mine, memory.devices)
+    seen_up = frozenset(name for name in memory.links.seen_up if name.partition("/")[0] in known)
+    judgement = judge_fabric(ports, expected, moment, seen_up)
     counters = _fabric_counters(readings, judgement.ports)
-    links, followed = _follow(judgement.ports, counters, memory.links, moment)
+    before = memory.links.model_copy(update={"seen_up": seen_up})
+    links, followed = _follow(judgement.ports, counters, before, moment)
     grown, tracks = judge_counters(counters, limits, memory.counters, moment)
-    kept = InfinibandMemory(counters=tracks, links=links).model_dump_json()
-    if young and (waiting := _never_up(judgement, memory.links.seen_up)):
+    kept = InfinibandMemory(counters=tracks, links=links, devices=known).model_dump_json()
+    if young and (waiting := _never_up(judgement, seen_up)):
         return starting(f"not up yet since the boot: {', '.join(waiting)}", kept)
     dark = sorted(mine - {port.device for port in ports} - expected.excused)
     unjudged = [judgement.unjudged, f"{', '.join(dark)} cannot be read" if dark else ""]
-    found = merge_faults((), (*judgement.faults, *followed, *grown))
+    lost = [
+        nic_fault("nic-missing", device, f"{device} was up earlier in this boot, and is gone", moment)
+        for device in gone
+        if device not in expected.excused and any(name.startswith(f"{device}/") for name in seen_up)
+    ]
+    found = merge_faults((), (*lost, *judgement.faults, *followed, *grown))
     return judged(found, "; ".join(filter(None, unjudged)) or _nothing_looked_at(judgement, expected), kept)
 
 
@@ -113,6 +123,17 @@ def _follow(
         found += faults
     up = {port.name for port in ports if port.up}
     return LinkMemories(links=links, seen_up=memory.seen_up | up), tuple(found)
+
+
+def _vanished(devices: set[str], known: frozenset[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The devices known from now on, and those of them that are gone.
+
+    Where as many have come as have gone, they were only given other names.
+    """
+    gone = known - devices
+    if len(devices - known) >= len(gone):
+        return frozenset(devices), ()
+    return known | devices, tuple(sorted(gone))
 
 
 def _never_up(judgement: FabricJudgement, seen_up: frozenset[str]) -> tuple[str, ...]:

@@ -110,7 +110,9 @@ def rdma_link(text: str) -> Listing | None:
             continue
         told = {"state": match["state"], "phys_state": match["physical"] or ""}
         port = port_from(match["device"], match["number"], {**told, **_layer_of(match["interface"] or "")})
-        ports.append(port.model_copy(update={"interface": match["interface"] or ""}))
+        # It tells neither rate nor link layer: that these are not there is no sign of a cut.
+        missing = tuple(name for name in port.missing if name in ("state", "phys_state"))
+        ports.append(port.model_copy(update={"interface": match["interface"] or "", "missing": missing}))
     return Listing(ports=tuple(ports), troubles=tuple(troubles))
 
 

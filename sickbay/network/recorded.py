@@ -4,6 +4,7 @@ Called by `sickbay check --from ib-sysfs=FILE`. A recording has one moment and n
 peers, and counters, which are totals since the boot, not at all.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -13,19 +14,22 @@ from sickbay.network.listings import Listing, ibstat, ibstatus, rdma_link, sysfs
 from sickbay.network.tool_outputs import judge_ethtool, judge_fi_info, judge_link_log
 from sickbay.recorded.model import Recorded, RecordedContext
 
+_PROMPT: Final = re.compile(r"^\s*(?:[\w.@:~-]*[$#]) ")
+"""The line on which somebody typed the command."""
 _LISTINGS: Final[tuple[Callable[[str], Listing | None], ...]] = (ibstat, ibstatus, sysfs_dump, rdma_link)
 _OUTPUTS: Final[tuple[Callable[[str], CheckOutcome | None], ...]] = (judge_fi_info, judge_ethtool, judge_link_log)
 
 
 def judge_ib_sysfs(recorded: Recorded, context: RecordedContext) -> CheckOutcome:  # noqa: ARG001 -- a reader's shape
     """What a recorded output of the network's tools says. Raises nothing."""
+    text = "\n".join(line for line in recorded.text.splitlines() if not _PROMPT.match(line))
     ended = f"the command ended with exit code {recorded.exit_code}" if recorded.exit_code else ""
     for read in _LISTINGS:
-        listing = read(recorded.text)
+        listing = read(text)
         if listing is not None:
             return _of_listing(listing, ended)
     for judge in _OUTPUTS:
-        outcome = judge(recorded.text)
+        outcome = judge(text)
         if outcome is not None:
             return _doubted(outcome, ended)
     return unknown("no output of a network tool can be read in it" + (f"; {ended}" if ended else ""))
