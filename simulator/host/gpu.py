@@ -12,6 +12,7 @@ from enum import StrEnum
 from pydantic import ConfigDict, Field
 
 from sickbay.model import Frozen
+from simulator.host.cuda_trouble import CudaTrouble, combine_cuda
 
 GPU_IS_LOST = 15
 RESET_REQUIRED = 16
@@ -90,6 +91,8 @@ class GpuTrouble(Described):
     nvlinks_down: tuple[int, ...] = ()
     fabric_pending: bool = False
     """The fabric manager has not admitted this GPU: fabric state stays in progress."""
+    cuda: CudaTrouble = CudaTrouble()
+    """How it fails at work, whatever NVML says of it."""
 
     @property
     def error(self) -> int:
@@ -124,6 +127,7 @@ def combine(troubles: Iterable[GpuTrouble]) -> GpuTrouble:
         uncorrected_errors=sum(trouble.uncorrected_errors for trouble in found),
         nvlinks_down=tuple(sorted({link for trouble in found for link in trouble.nvlinks_down})),
         fabric_pending=any(trouble.fabric_pending for trouble in found),
+        cuda=combine_cuda(trouble.cuda for trouble in found),
     )
 
 

@@ -74,6 +74,7 @@ def _gpu_lines(identity: GpuIdentity, trouble: GpuTrouble, model: GpuModel, user
         f"remap_failed={trouble.remap_failed:d}",
         f"uncorrected_errors={trouble.uncorrected_errors}",
         f"fabric_state={_fabric_state(model, trouble)}",
+        *trouble.cuda.lines(),
         *(f"user={user.pid} {user.name}" for user in users),
     ]
 

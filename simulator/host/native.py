@@ -37,6 +37,11 @@ class NativePrograms:
         return self.folder / "libnvidia-ml.so.1"
 
     @property
+    def cuda_library(self) -> Path:
+        """The simulated `libcuda.so.1`."""
+        return self.folder / "libcuda.so.1"
+
+    @property
     def nvidia_smi(self) -> Path:
         """The simulated `nvidia-smi`."""
         return self.folder / "nvidia-smi"
@@ -54,6 +59,7 @@ class NativePrograms:
 
 PARTS = {
     "libnvidia-ml.so.1": ("nvml_shim.c", "nvml_readings.c", "gpu_state.c"),
+    "libcuda.so.1": ("cuda_shim.c", "cuda_memory.c", "gpu_state.c"),
     "nvidia-smi": ("nvidia_smi.c", "smi_query.c", "gpu_state.c", "host_control.c"),
     "reboot": ("reboot.c", "gpu_state.c", "host_control.c"),
     "machine-init": ("machine_init.c",),

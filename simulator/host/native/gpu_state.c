@@ -39,8 +39,33 @@ static void set_host_value(struct gpu_state *state, const char *key, const char 
         copy(state->control, sizeof state->control, value);
 }
 
+static bool set_cuda_value(struct cuda_trouble *cuda, const char *key, const char *value)
+{
+    if (strcmp(key, "cuda_error") == 0)
+        cuda->error = atoi(value);
+    else if (strcmp(key, "cuda_hangs") == 0)
+        cuda->hangs = atoi(value) != 0;
+    else if (strcmp(key, "cuda_wrong_memory") == 0)
+        cuda->wrong_memory = atoi(value) != 0;
+    else if (strcmp(key, "cuda_wrong_result") == 0)
+        cuda->wrong_result = atoi(value) != 0;
+    else if (strcmp(key, "cuda_copy_gbps") == 0)
+        cuda->copy_gbps = strtod(value, NULL);
+    else if (strcmp(key, "cuda_peers_hang") == 0)
+        cuda->peers_hang = (unsigned)strtoul(value, NULL, 10);
+    else if (strcmp(key, "cuda_peers_wrong") == 0)
+        cuda->peers_wrong = (unsigned)strtoul(value, NULL, 10);
+    else if (strcmp(key, "compute_mode") == 0)
+        cuda->compute_mode = atoi(value);
+    else
+        return false;
+    return true;
+}
+
 static void set_gpu_value(struct gpu *gpu, const char *key, const char *value)
 {
+    if (set_cuda_value(&gpu->cuda, key, value))
+        return;
     if (strcmp(key, "minor") == 0)
         gpu->minor = (unsigned)atoi(value);
     else if (strcmp(key, "uuid") == 0)

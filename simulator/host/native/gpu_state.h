@@ -16,6 +16,18 @@ struct gpu_user {
     char name[TEXT];
 };
 
+/* How a GPU fails at work, whatever NVML says of it; see simulator/host/cuda_trouble.py. */
+struct cuda_trouble {
+    int error;
+    int compute_mode;
+    bool hangs;
+    bool wrong_memory;
+    bool wrong_result;
+    double copy_gbps;     /* 0 is as fast as this machine */
+    unsigned peers_hang;  /* one bit a GPU */
+    unsigned peers_wrong;
+};
+
 struct gpu {
     unsigned index;
     unsigned minor;
@@ -33,6 +45,7 @@ struct gpu {
     bool hangs;
     bool remap_pending;
     bool remap_failed;
+    struct cuda_trouble cuda;
     unsigned user_count;
     struct gpu_user users[MAX_USERS];
 };
