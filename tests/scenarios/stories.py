@@ -22,6 +22,7 @@ defaults:
   host_pickup: 1m
   verify_deadline: 1m
   verify_every: 1s
+  verification: {burn_in: 1s}
   soak: 3s
   approval_deadline: 10m
   look_every: 2s
