@@ -143,7 +143,8 @@ def read_answer(result: ChildResult) -> tuple[FileReadings, str]:
 
 def _lines(output: str) -> Iterator[_Line]:
     """The lines that can be read; one cut by the kill is left out."""
-    for text in output.splitlines():
+    # Not splitlines(): a file's text may hold any of the other line ends of Unicode.
+    for text in output.split("\n"):
         try:
             yield _Line.model_validate_json(text)
         except ValidationError:

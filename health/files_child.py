@@ -42,12 +42,12 @@ class Look:
 
     def say(self, answer: dict[str, Any]) -> None:
         """Keep one answer until the next `flush`."""
-        self._unsaid.append(json.dumps(answer))
+        self._unsaid.append(json.dumps(answer, ensure_ascii=False))
 
     def flush(self) -> None:
         """Say what was kept; done before anything that may hang."""
-        sys.stdout.write("\n".join(self._unsaid) + "\n")
-        sys.stdout.flush()
+        sys.stdout.buffer.write("".join(f"{line}\n" for line in self._unsaid).encode(errors="replace"))
+        sys.stdout.buffer.flush()
         self._unsaid.clear()
 
     def over(self, pattern: str, ask: Callable[[str], dict[str, Any]]) -> None:
