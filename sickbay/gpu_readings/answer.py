@@ -163,6 +163,10 @@ class GpuAnswer(Frozen):
     """Whether MIG will be on after the next reset."""
     mig_instances: tuple[str, ...] | None = None
     """Names of the MIG devices with their profiles, e.g. `NVIDIA H100 80GB HBM3 MIG 1g.10gb`."""
+    mig_uuids: tuple[str, ...] | None = None
+    """UUIDs of the MIG devices, e.g. `MIG-7f6a...`, by which work is put on one."""
+    minor: int | None = None
+    """Number of the GPU's device file, by which DRA names it; not its index."""
 
     pcie_width: int | None = None
     """Lanes in use."""
