@@ -28,10 +28,11 @@ from temporalio.worker import (
 
 from workers.temporal_plugin import temporal_plugin
 from workflows.disruption_budget import DisruptionBudget
+from workflows.node_admission import NodeAdmission
 from workflows.node_incident import NodeIncident
 
 HISTORIES: Final = Path(__file__).parent / "histories"
-WORKFLOWS: Final = (NodeIncident, DisruptionBudget)
+WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget)
 
 Call = tuple[str, list[Any]]
 """An activity by its name, and its arguments as JSON holds them."""

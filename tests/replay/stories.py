@@ -19,6 +19,7 @@ from sickbay.nodes import DrainOutcome, OwnerKind
 from sickbay.permits import PermitRequest
 from sickbay.policy.model import ApprovalNeed, FaultPolicy, IncidentPolicy, Limit, RungPolicy
 from tests.eventually import eventually
+from tests.replay.admission_stories import ADMISSIONS
 from tests.workflows.budget_worker import LONG_AGO, FakePools, budget_worker, node
 from tests.workflows.fake_world import fault
 from tests.workflows.incident_bench import Bench, incident_bench, quick_policy
@@ -253,5 +254,6 @@ STORIES: Final[dict[str, Story]] = {
         cancelled_in_a_drain,
         continued,
         budget_with_two_holders,
+        *ADMISSIONS,
     )
 }
