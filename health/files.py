@@ -30,14 +30,14 @@ LOOK_DEADLINE: Final = timedelta(seconds=8)
 _MAX_CHILDREN: Final = 3
 """Children of one look: each but the last may lose itself in another file that hangs."""
 
-_MAX_LEAKED: Final = 3
-"""Children that hang for good after which no more are started: each holds a process until the reboot."""
+_MAX_HUNG: Final = 16
+"""Files that hang after which we stop reading: each may have cost a child that dies of no signal."""
 
 _SHARED_FOR: Final = 15.0
 """Seconds for which checks share one look."""
 
 _SKIPPED_FOR: Final = 600.0
-"""Seconds after which a file that hung is tried again; every try may cost a process."""
+"""Seconds after which a file that hung is tried again, unless children still hang: the try may cost one more."""
 
 
 class _Line(Frozen):
@@ -70,16 +70,18 @@ class HostFiles:
         """What is there now, or a few seconds ago. Blocking, at most for the deadlines of its children."""
         with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > _SHARED_FOR:
-                self._last = (time.monotonic(), self._look())
+                readings = self._look()
+                self._last = (time.monotonic(), readings)
             return self._last[1]
 
     def _look(self) -> FileReadings:
-        readings = FileReadings(silent=f"{leaked_children()} earlier children hang in files of the host")
-        for _ in range(_MAX_CHILDREN):
-            if leaked_children() >= _MAX_LEAKED:
-                break
-            now = time.monotonic()
+        now = time.monotonic()
+        if not leaked_children():
             self._hung = {path: since for path, since in self._hung.items() if now - since < _SKIPPED_FOR}
+        readings = FileReadings(silent=f"{len(self._hung)} files of the host hang")
+        for _ in range(_MAX_CHILDREN):
+            if len(self._hung) >= _MAX_HUNG:
+                break
             readings, hung = _ask(self._root, self._wanted, tuple(self._hung), self._deadline)
             if not hung:
                 break

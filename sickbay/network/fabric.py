@@ -12,7 +12,7 @@ from typing import Final
 
 from sickbay.catalogue import fault_of
 from sickbay.checks import CheckMoment
-from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.faults import Component, ComponentKind, Fault, merge_faults
 from sickbay.model import Frozen
 from sickbay.network.ports import LinkLayer, PhysicalState, Port, PortState
 
@@ -105,8 +105,11 @@ def judge_fabric(
         *_missing(fabric, expected.ports, moment),
     ]
     names = ", ".join(f"{port.name} ({', '.join(port.missing)})" for port in unread)
+    # Two ports of one adapter with the same trouble are one fault of it.
     return FabricJudgement(
-        ports=fabric, faults=tuple(faults), unjudged=f"cannot be read or are not known: {names}" if unread else ""
+        ports=fabric,
+        faults=merge_faults((), faults),
+        unjudged=f"cannot be read or are not known: {names}" if unread else "",
     )
 
 

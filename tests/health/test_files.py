@@ -100,9 +100,28 @@ def test_checks_of_the_same_minute_share_one_look(root: Path) -> None:
     assert host.look() is first
 
 
-def test_no_child_is_started_where_too_many_hang_already(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "leaked_children", lambda: 3)
-    assert "3 earlier children hang" in HostFiles(root, PORTS, SOON).look().silent
+def test_a_file_that_hung_is_tried_again_unless_children_still_hang(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = hang(root, "b")
+    host = HostFiles(root, PORTS, AT_ONCE)
+    host.look()
+    (root / path[1:]).unlink()
+    (root / path[1:]).write_text("4: ACTIVE")
+    monkeypatch.setattr(files, "_SHARED_FOR", -1.0)
+    monkeypatch.setattr(files, "_SKIPPED_FOR", -1.0)
+    monkeypatch.setattr(files, "leaked_children", lambda: 1)
+    assert host.look().failed[path] == HANGS
+    monkeypatch.setattr(files, "leaked_children", lambda: 0)
+    assert host.look().texts[path] == "4: ACTIVE"
+
+
+def test_nothing_is_read_any_more_where_too_many_files_hang(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hang(root, "a")
+    monkeypatch.setattr(files, "_MAX_HUNG", 1)
+    look = HostFiles(root, PORTS, AT_ONCE).look()
+    assert not look.texts
+    assert look.trouble(PORTS)
 
 
 def test_long_files_are_cut_and_odd_bytes_replaced(root: Path) -> None:

@@ -179,7 +179,7 @@ ROOT = "259:1 / / rw shared:1 - xfs /dev/nvme0n1p1 rw,attr2"
 DATA = "259:9 / /data rw shared:1 - ext4 /dev/nvme1n1 {},errors=remount-ro"
 
 
-def test_a_file_system_that_turned_read_only_is_a_fault() -> None:
+def test_a_file_system_that_turned_read_only_is_a_fault_detection_8_19() -> None:
     first = judge_disks(disks(ROOT, DATA.format("rw")), moment())
     assert first.result is CheckResult.HEALTHY
     turned = judge_disks(disks(ROOT, DATA.format("ro")), moment(61, memory=first.memory))
