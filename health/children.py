@@ -8,13 +8,15 @@ Blocking, for use in a thread (`asyncio.to_thread`).
 """
 
 import contextlib
+import contextvars
 import os
 import selectors
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -27,9 +29,19 @@ _CHUNK: Final = 65536
 _REAP_SECONDS: Final = 1.0
 """How long a killed child may take to die before it counts as leaked: a healthy kernel needs milliseconds."""
 
-_lock = threading.Lock()
-_leaked: list[subprocess.Popen[bytes]] = []
-_running: set[subprocess.Popen[bytes]] = set()
+_owner: contextvars.ContextVar[str] = contextvars.ContextVar("owner", default="")
+
+
+@dataclass(frozen=True)
+class LeakedChild:
+    """A child that was killed and did not die."""
+
+    process: subprocess.Popen[bytes]
+    owner: str
+    """Name of the check that it was started for; empty if it was for none."""
+    program: str
+    since: float
+    """Monotonic seconds."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +66,36 @@ class ChildResult:
         return f"exit code {self.exit_code}" + (f": {said[-1].strip()}" if said else "")
 
 
-def leaked_children() -> int:
-    """Children that were killed and still are not gone; each holds a process of the host until a reboot."""
+_lock = threading.Lock()
+_leaked: list[LeakedChild] = []
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+@contextlib.contextmanager
+def started_for(owner: str) -> Iterator[None]:
+    """Children that are started within belong to this check, also those of threads that copy the context."""
+    token = _owner.set(owner)
+    try:
+        yield
+    finally:
+        _owner.reset(token)
+
+
+def leaked() -> tuple[LeakedChild, ...]:
+    """The children that were killed and still are not gone; each holds a process of the host until a reboot."""
     with _lock:
-        _leaked[:] = [child for child in _leaked if child.poll() is None]
-        return len(_leaked)
+        _leaked[:] = [child for child in _leaked if child.process.poll() is None]
+        return tuple(_leaked)
+
+
+def leaked_children() -> int:
+    """How many children were killed and still are not gone."""
+    return len(leaked())
+
+
+def leaked_by_owner() -> Counter[str]:
+    """How many of them each check has; those of no check are under the empty name."""
+    return Counter(child.owner for child in leaked())
 
 
 def end_children() -> None:
@@ -165,5 +202,7 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
     try:
         child.wait(_REAP_SECONDS)
     except subprocess.TimeoutExpired:
+        program = " ".join(map(str, child.args)) if isinstance(child.args, Sequence) else str(child.args)
+        entry = LeakedChild(process=child, owner=_owner.get(), program=program[:200], since=time.monotonic())
         with _lock:
-            _leaked.append(child)
+            _leaked.append(entry)

@@ -91,3 +91,9 @@ class NodeSettings(BaseSettings):
     def boot_id(self) -> str:
         """The id of the running boot. Raises OSError if it cannot be read."""
         return self.boot_id_path.read_text(encoding="ascii").strip()
+
+
+class LookSettings(NodeSettings):
+    """What one look at a machine must know, which may be no node of any cluster; for `sickbay check`."""
+
+    node_name: str = ""

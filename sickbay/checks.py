@@ -88,6 +88,9 @@ class CheckAbout(Frozen):
     """Runs without an answer, in a row, before new work is blocked for it. It is unknown at once."""
     passes: int = Field(default=2, ge=1)
     """Runs without a fault, in a row, before a fault that may pass counts as gone (facts: detection, 7)."""
+    withdraws: bool = False
+    """Its source keeps the state of things itself and takes back what is over (NVML's recovery action): then a fault is
+    gone with the first whole run that does not show it, also one that disrupts."""
     starting_for: timedelta = timedelta(minutes=10)
     """How long after a boot the check may answer `starting`; past it that is no answer."""
 

@@ -84,6 +84,14 @@ def without_answered(open_faults: Iterable[OpenFault], pcis_without_action: Iter
     )
 
 
+def cured_by_reset(fault: Fault, pcis: tuple[str, ...]) -> bool:
+    """Whether a reset of these GPUs, all of the node's if none is named, can cure a fault."""
+    curable = fault.component.kind in _CURED_BY_RESET and fault.rung.strength <= Rung.RESET_GPU.strength
+    # A link's id begins with the address of its GPU.
+    reached = not pcis or any(fault.component.id.startswith(pci) for pci in pcis)
+    return curable and reached
+
+
 def confirmed(logged: Iterable[Fault], read: Iterable[Fault]) -> tuple[Fault, ...]:
     """The log's faults, without recovery actions that nothing else on the node bears out.
 
@@ -100,8 +108,4 @@ def _passes_by_itself(fault: Fault) -> bool:
 
 
 def _cured(entry: OpenFault, mark: ResetMark) -> bool:
-    fault = entry.fault
-    curable = fault.component.kind in _CURED_BY_RESET and fault.rung.strength <= Rung.RESET_GPU.strength
-    # A link's id begins with the address of its GPU.
-    reached = not mark.pcis or any(fault.component.id.startswith(pci) for pci in mark.pcis)
-    return curable and reached and entry.sequence <= mark.sequence
+    return cured_by_reset(entry.fault, mark.pcis) and entry.sequence <= mark.sequence

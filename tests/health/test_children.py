@@ -99,6 +99,5 @@ def test_a_child_that_cannot_be_reaped_is_counted_until_it_is_gone(monkeypatch: 
     assert result.timed_out
     assert leaked_children() == before + 1
     os.kill(int(result.stdout), signal.SIGKILL)
-    leaked = children._leaked[-1]
-    leaked.wait(20)
+    children._leaked[-1].process.wait(20)
     assert leaked_children() == before
