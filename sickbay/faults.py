@@ -93,7 +93,10 @@ class ComponentKind(StrEnum):
 
 
 class Component(Frozen):
-    """One part of one node. A GPU's id is its PCI address without function (`0000:61:00`), or `unknown`."""
+    """One part of one node. A GPU's id is its PCI address without function (`0000:61:00`), or `unknown`.
+
+    Where a tool tells a GPU by its own number alone (DCGM), the id is that: `index 3`; so two GPUs stay two.
+    """
 
     kind: ComponentKind
     id: str
