@@ -36,7 +36,9 @@ _LINK: Final = re.compile(
     r"^(?:\d+/\d+: |link )(?P<device>[\w.-]+)/(?P<number>\d+):? (?:.*?\b)?state (?P<state>\S+)"
     r"(?:.*? physical_state (?P<physical>\S+))?(?:.*? netdev (?P<interface>\S+))?"
 )
-_PATH: Final = re.compile(r"^(?P<path>/\S+?): ?(?P<value>.*)$")
+_PATH: Final = re.compile(r"^(?P<path>/\S*/[\w.-]+): ?(?P<value>.*)$")
+_HEAD: Final = re.compile(r"^==> (?P<path>/\S+) <==$")
+"""What `head` and `tail` print above each of several files."""
 
 
 def ibstat(text: str) -> Listing | None:
@@ -121,16 +123,27 @@ def sysfs_dump(text: str) -> Listing | None:
     troubles: list[str] = []
     texts = _json_texts(text)
     if texts is None:
-        texts = {}
-        for line in filter(None, (line.strip() for line in text.splitlines())):
-            found = _PATH.match(line)
-            if found:
-                texts[found["path"]] = found["value"].strip()
-            else:
-                troubles.append(line)
+        texts = _line_texts(text, troubles)
     if not any("/infiniband/" in path for path in texts):
         return None
     return Listing(ports=ports_of(FileReadings(texts=texts)), troubles=tuple(troubles))
+
+
+def _line_texts(text: str, troubles: list[str]) -> dict[str, str]:
+    """Texts by path of `path: value` lines, or of values below lines with their path."""
+    texts: dict[str, str] = {}
+    above = ""
+    for line in filter(None, (line.strip() for line in text.splitlines())):
+        head, found = _HEAD.match(line), _PATH.match(line)
+        if head:
+            above = head["path"]
+        elif above:
+            texts[above], above = line, ""
+        elif found:
+            texts[found["path"]] = found["value"].strip()
+        else:
+            troubles.append(line)
+    return texts
 
 
 def _json_texts(text: str) -> dict[str, str] | None:

@@ -118,6 +118,19 @@ def test_sysfs_is_read_as_lines_and_as_json() -> None:
         assert codes(judge(json.dumps({path: f"{text}\n" for path, text in told.items()}))) == expected
 
 
+def test_sysfs_is_read_below_pci_addresses_and_under_heads_of_files() -> None:
+    told = {path.replace("/sys/class", "/sys/bus/pci/devices/0000:1b:00.0"): text for path, text in dump().items()}
+    told |= {path: "2: INIT" for path in told if path.endswith("mlx5_1/ports/1/state")}
+    for line in ("{}: {}", "{}:{}", "==> {} <==\n{}\n"):
+        text = "\n".join(line.format(*entry) for entry in told.items())
+        assert codes(judge(text)) == {("nic-port-init", "mlx5_1")}
+
+
+def test_a_file_that_cannot_be_shown_is_unknown() -> None:
+    text = "\n".join(f"{path}: {text}" for path, text in dump().items())
+    assert judge(f"{text}\ncat: /sys/class/infiniband/mlx5_3: Input/output error").result is CheckResult.UNKNOWN
+
+
 def test_totals_of_counters_are_no_fault() -> None:
     counters = {"/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error": "18446744073709551615"}
     assert judge(json.dumps(dump() | counters)).result is CheckResult.HEALTHY
