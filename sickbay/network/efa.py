@@ -43,6 +43,8 @@ class EfaMemory(Frozen):
     most: int = 0
     """EFA functions that the bus has shown at once."""
     counters: CounterMemory = CounterMemory()
+    absent: frozenset[str] = frozenset()
+    """Parts that were not there at the last look: a driver that is being loaded anew is no fault."""
 
 
 def efa_devices(readings: FileReadings) -> tuple[str, ...] | None:
@@ -70,13 +72,15 @@ def judge_efa(
     used = tuple(device for device in devices if device not in excused)
     ports = tuple(port for port in ports_of(readings) if port.device in used)
     grown, counters = judge_counters(_counters_of(readings, used), limits, memory.counters, moment)
-    kept = EfaMemory(most=max(memory.most, len(on_bus)), counters=counters).model_dump_json()
     absent = _not_taken(readings, on_bus, devices, moment)
+    names = frozenset(fault.component.id for fault in absent)
+    kept = EfaMemory(most=max(memory.most, len(on_bus)), counters=counters, absent=names).model_dump_json()
     young = (moment.now - moment.boot_seen_at).total_seconds() < bound_seconds
     if absent and young and len(on_bus) >= memory.most:
         return starting(absent[0].evidence[0], kept)
-    found = (*_gone(on_bus, memory, moment), *absent, *_down(ports, moment), *grown)
-    unread = _unread(readings, used, ports)
+    sure = [fault for fault in absent if not moment.memory or fault.component.id in memory.absent]
+    found = (*_gone(on_bus, memory, moment), *sure, *_down(ports, moment), *grown)
+    unread = _unread(readings, used, ports) or _unsure(absent, sure)
     outcome = judged(merge_faults((), found), unread, kept)
     return outcome if outcome.why else outcome.model_copy(update={"why": _told(moment, len(devices), len(on_bus))})
 
@@ -128,6 +132,11 @@ def _closed(readings: FileReadings, devices: Sequence[str]) -> list[str]:
     listed = [name for name in readings.names.get(VERBS, ()) if name.startswith("uverbs")]
     told = VERBS in readings.names or readings.absent(VERBS)
     return [device for device in devices if device not in opened] if told and len(opened) == len(listed) else []
+
+
+def _unsure(absent: Sequence[Fault], sure: Sequence[Fault]) -> str:
+    """What only a second look decides."""
+    return f"{absent[0].evidence[0]}; a second look decides" if len(absent) > len(sure) else ""
 
 
 def _down(ports: Sequence[Port], moment: CheckMoment) -> list[Fault]:

@@ -37,6 +37,8 @@ class InfinibandMemory(Frozen):
     links: LinkMemories = LinkMemories()
     devices: frozenset[str] = frozenset()
     """RDMA devices that were there at any look, under their present names."""
+    gone: frozenset[str] = frozenset()
+    """Those of them that were not there at the last look: a driver that is being loaded anew is no fault."""
 
 
 def judge_infiniband(
@@ -53,7 +55,7 @@ def judge_infiniband(
         return unknown(f"the RDMA devices cannot be read: {readings.why('/sys/class/infiniband')}", moment.memory)
     mine = {device for device in devices if vendor_of(readings, device) in (MELLANOX, "")}
     young = (moment.now - moment.boot_seen_at).total_seconds() < bound_seconds
-    if not mine and moment.host.pci_infiniband and not memory.links.seen_up:
+    if not mine and moment.host.pci_infiniband and (memory.gone or not memory.links.seen_up):
         return _without_devices(moment, young=young)
     ports = tuple(port for port in ports_of(readings) if port.device in mine)
     known, gone = _vanished(mine, memory.devices)
@@ -63,16 +65,19 @@ def judge_infiniband(
     before = memory.links.model_copy(update={"seen_up": seen_up})
     links, followed = _follow(judgement.ports, counters, before, moment)
     grown, tracks = judge_counters(counters, limits, memory.counters, moment)
-    kept = InfinibandMemory(counters=tracks, links=links, devices=known).model_dump_json()
+    kept = InfinibandMemory(counters=tracks, links=links, devices=known, gone=frozenset(gone)).model_dump_json()
     if young and (waiting := _never_up(judgement, seen_up)):
         return starting(f"not up yet since the boot: {', '.join(waiting)}", kept)
     dark = sorted(mine - {port.device for port in ports} - expected.excused)
-    unjudged = [judgement.unjudged, f"{', '.join(dark)} cannot be read" if dark else ""]
-    lost = [
-        nic_fault("nic-missing", device, f"{device} was up earlier in this boot, and is gone", moment)
-        for device in gone
-        if device not in expected.excused and any(name.startswith(f"{device}/") for name in seen_up)
-    ]
+    used = {name.partition("/")[0] for name in seen_up} - expected.excused
+    missed = [device for device in gone if device in used]
+    lost = [_lost(device, moment) for device in missed if device in memory.gone]
+    unsure = missed if len(missed) > len(lost) else []
+    unjudged = (
+        judgement.unjudged,
+        f"{', '.join(dark)} cannot be read" if dark else "",
+        f"{', '.join(unsure)} not there; a second look decides" if unsure else "",
+    )
     found = merge_faults((), (*lost, *judgement.faults, *followed, *grown))
     return judged(found, "; ".join(filter(None, unjudged)) or _nothing_looked_at(judgement, expected), kept)
 
@@ -134,6 +139,10 @@ def _vanished(devices: set[str], known: frozenset[str]) -> tuple[frozenset[str],
     if len(devices - known) >= len(gone):
         return frozenset(devices), ()
     return known | devices, tuple(sorted(gone))
+
+
+def _lost(device: str, moment: CheckMoment) -> Fault:
+    return nic_fault("nic-missing", device, f"{device} was up earlier in this boot, and is gone", moment)
 
 
 def _never_up(judgement: FabricJudgement, seen_up: frozenset[str]) -> tuple[str, ...]:

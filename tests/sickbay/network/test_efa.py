@@ -37,6 +37,16 @@ def test_a_function_without_a_device_is_named_by_its_address(adapters: Adapters)
     assert codes(judge(adapters.read())) == {("efa-not-started", "0000:12:00")}
 
 
+def test_a_driver_that_is_loaded_anew_is_no_fault_until_a_second_look(adapters: Adapters) -> None:
+    memory = judge(adapters.read()).memory
+    adapters.names.remove("efa_2")
+    second = judge(adapters.read(), 61, memory)
+    assert second.result is CheckResult.UNKNOWN
+    assert codes(judge(adapters.read(), 62, second.memory)) == {("efa-not-started", "0000:12:00")}
+    adapters.names.append("efa_2")
+    assert judge(adapters.read(), 62, second.memory).result is CheckResult.HEALTHY
+
+
 def test_devices_may_come_late_after_a_boot(adapters: Adapters) -> None:
     adapters.names.remove("efa_2")
     assert judge(adapters.read(), minutes=1).result is CheckResult.STARTING

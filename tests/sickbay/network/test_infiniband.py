@@ -100,8 +100,16 @@ def test_an_adapter_that_was_up_and_is_gone_is_missed(adapters: Adapters) -> Non
     memory = judge(adapters).memory
     adapters.names.remove("mlx5_3")
     second = judge(adapters, 61, memory)
-    assert codes(second) == {("nic-missing", "mlx5_3")}
+    assert (second.result, "a second look" in second.why) == (CheckResult.UNKNOWN, True)
     assert codes(judge(adapters, 62, second.memory)) == {("nic-missing", "mlx5_3")}
+
+
+def test_a_driver_that_was_unloaded_has_lost_no_adapter(adapters: Adapters) -> None:
+    memory = judge(adapters).memory
+    adapters.names.clear()
+    second = judge(adapters, 61, memory)
+    assert second.result is CheckResult.UNKNOWN
+    assert codes(judge(adapters, 62, second.memory)) == {("driver-module-missing", "mlx5_ib")}
 
 
 def test_an_adapter_with_a_new_name_is_not_missed(adapters: Adapters) -> None:
