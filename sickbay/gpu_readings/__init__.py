@@ -11,16 +11,18 @@ from sickbay.gpu_readings.answer import (
     RemapSpares,
     RetiredPages,
 )
+from sickbay.gpu_readings.clocks import clock_faults
+from sickbay.gpu_readings.expectation import Expectation
+from sickbay.gpu_readings.history import GpuHistory, known_gpus, remember
 from sickbay.gpu_readings.judgement import (
     RECOVERY_ACTIONS,
     UNKNOWN_ACTION,
-    Expectation,
     gpu_faults,
-    known_gpus,
     passes_after_reset,
     readings,
-    unknown_checks,
 )
+from sickbay.gpu_readings.products import Product, Topology, product_of
+from sickbay.gpu_readings.unjudged import told_besides, under_way, unjudged, unknown_checks
 
 __all__ = [
     "RECOVERY_ACTIONS",
@@ -30,14 +32,23 @@ __all__ = [
     "Expectation",
     "FabricAnswer",
     "GpuAnswer",
+    "GpuHistory",
     "KnownGpu",
     "LinkAnswer",
     "NvmlAnswer",
+    "Product",
     "RemapSpares",
     "RetiredPages",
+    "Topology",
+    "clock_faults",
     "gpu_faults",
     "known_gpus",
     "passes_after_reset",
+    "product_of",
     "readings",
+    "remember",
+    "told_besides",
+    "under_way",
+    "unjudged",
     "unknown_checks",
 ]

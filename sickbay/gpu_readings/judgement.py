@@ -1,17 +1,30 @@
-"""What NVML's answers mean: faults, unknowns, and whether a GPU that was reset is well again.
+"""What NVML's answers mean: faults, and whether a GPU that was reset is well again.
 
-Called by the node agent with what its NVML child said. The numbers are NVML's own (nvml.h: return codes, recovery
-actions of field 230); which rung each deserves follows facts on remediation, 4, and the driver's verdict outranks
-every table. What cannot be asked on an old driver is unknown, never healthy and never an error.
+Called by the NVML check, by the node agent's probe, and by the readers of recorded outputs. Which rung each fault
+deserves is in the catalogue and follows facts on remediation, 4; the driver's verdict outranks every table. What cannot
+be asked on an old driver is unknown, never healthy and never an error. Each subject has a module of its own.
 """
 
-from datetime import datetime
 from typing import Final
 
-from sickbay.catalogue import fault_of
-from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung
-from sickbay.gpu_readings.answer import LOST, RESET_REQUIRED, VERSION_MISMATCH, GpuAnswer, KnownGpu, NvmlAnswer
-from sickbay.model import Frozen
+from sickbay.counter_tracks import growth
+from sickbay.faults import Fault, FaultClass, Rung
+from sickbay.gpu_readings.answer import (
+    CORRUPTED_INFOROM,
+    LOST,
+    RESET_REQUIRED,
+    VERSION_MISMATCH,
+    GpuAnswer,
+    KnownGpu,
+    NvmlAnswer,
+)
+from sickbay.gpu_readings.clocks import sustained_clock_faults
+from sickbay.gpu_readings.expectation import Expectation, address_of, driver_fault, gpu_fault
+from sickbay.gpu_readings.fabric import fabric_faults
+from sickbay.gpu_readings.history import GpuHistory
+from sickbay.gpu_readings.links import link_faults
+from sickbay.gpu_readings.memory import memory_faults, uncorrected
+from sickbay.gpu_readings.surroundings import surrounding_faults
 from sickbay.nodes import GpuReading
 
 NO_ANSWER: Final = {10: "timeout", 17: "blocked by the operating system", 999: "unknown error"}
@@ -31,25 +44,7 @@ RECOVERY_ACTIONS: Final = {
 
 UNKNOWN_ACTION: Final = "unknown"
 
-
-class Expectation(Frozen):
-    """What a healthy node would show."""
-
-    boot_id: str
-    seen: datetime
-    """Time of the pass."""
-    count: int | None = None
-    """GPUs by the machine's type; None means as many as this boot has shown."""
-    known: tuple[KnownGpu, ...] = ()
-
-
-def known_gpus(answer: NvmlAnswer, before: tuple[KnownGpu, ...]) -> tuple[KnownGpu, ...]:
-    """Everything this boot has shown, ordered by index. NVML counts on after a loss, so identity goes by UUID."""
-    known = {gpu.uuid: gpu for gpu in before}
-    for gpu in answer.gpus:
-        if gpu.uuid and gpu.address and gpu.uuid not in known:
-            known[gpu.uuid] = KnownGpu(index=gpu.index, uuid=gpu.uuid, pci=gpu.address)
-    return tuple(sorted(known.values(), key=lambda gpu: gpu.pci))
+_NOTHING: Final = GpuHistory()
 
 
 def readings(answer: NvmlAnswer) -> tuple[GpuReading, ...]:
@@ -68,27 +63,18 @@ def readings(answer: NvmlAnswer) -> tuple[GpuReading, ...]:
     )
 
 
-def gpu_faults(answer: NvmlAnswer, expected: Expectation) -> tuple[Fault, ...]:
-    """The faults that an answer shows by itself; silence and a starting driver are the agent's to judge."""
-    found = [fault for gpu in answer.gpus for fault in _faults_of_one(gpu, answer, expected)]
-    if answer.failed == LOST:
-        found.append(_fault("gpu-lost", "unknown", expected, "NVML refuses: a GPU is lost"))
-    elif answer.failed == RESET_REQUIRED:
-        found.append(_fault("gpu-reset-required", "unknown", expected, "NVML refuses: a GPU needs a reset"))
-    elif answer.failed == VERSION_MISMATCH:
-        driver = Component(kind=ComponentKind.DRIVER, id="nvidia")
-        evidence = ("NVML: library and kernel module differ in version",)
-        found.append(
-            fault_of("driver-mismatch", driver, seen=expected.seen, boot_id=expected.boot_id, evidence=evidence)
-        )
-    return (*found, *_missing(answer, expected))
-
-
-def unknown_checks(answer: NvmlAnswer) -> tuple[str, ...]:
-    """Checks that could not judge; each keeps the node from being called healthy."""
-    if not answer.whole:
-        return ("nvml",)
-    return tuple(f"nvml {gpu.address or gpu.index}" for gpu in answer.gpus if not (gpu.uuid and gpu.address))
+def gpu_faults(answer: NvmlAnswer, expected: Expectation, history: GpuHistory = _NOTHING) -> tuple[Fault, ...]:
+    """The faults that an answer shows, beside what this boot has shown before; silence and a driver that is not there
+    are the check's to judge."""
+    return (
+        *(fault for gpu in answer.gpus for fault in _faults_of_one(gpu, answer, expected, history)),
+        *_refusal(answer, expected),
+        *_missing(answer, expected),
+        *fabric_faults(answer, expected),
+        *link_faults(answer, expected, history),
+        *surrounding_faults(answer, expected, history),
+        *sustained_clock_faults(answer, expected, history),
+    )
 
 
 def passes_after_reset(answer: NvmlAnswer, pcis: tuple[str, ...], known: tuple[KnownGpu, ...]) -> bool:
@@ -100,6 +86,8 @@ def passes_after_reset(answer: NvmlAnswer, pcis: tuple[str, ...], known: tuple[K
         for gpu in answer.gpus
         if not gpu.remap_failed
         and not gpu.remap_pending
+        and not gpu.retired_pages.pending
+        and not uncorrected(gpu)
         and _action(gpu) in (None, 0)
         and not set(gpu.errors) & {LOST, RESET_REQUIRED, *NO_ANSWER}
         and uuid_at.get(gpu.address, gpu.uuid) == gpu.uuid
@@ -107,28 +95,49 @@ def passes_after_reset(answer: NvmlAnswer, pcis: tuple[str, ...], known: tuple[K
     return answer.whole and wanted <= well
 
 
-def _faults_of_one(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation) -> list[Fault]:
-    pci = gpu.address or _address_left_over(gpu, answer, expected)
+def _faults_of_one(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation, history: GpuHistory) -> list[Fault]:
+    pci = address_of(gpu, answer, expected)
     if LOST in gpu.errors:
         # A lost GPU answers nothing else that could be trusted.
-        return [_fault("gpu-lost", pci, expected, f"NVML: GPU {gpu.index} is lost")]
+        return [gpu_fault("gpu-lost", pci, expected, f"NVML: GPU {gpu.index} is lost")]
     found = []
     if RESET_REQUIRED in gpu.errors:
-        found.append(_fault("gpu-reset-required", pci, expected, f"NVML: GPU {gpu.index} needs a reset"))
+        found.append(gpu_fault("gpu-reset-required", pci, expected, f"NVML: GPU {gpu.index} needs a reset"))
     for code in sorted(set(gpu.errors) & NO_ANSWER.keys()):
         evidence = f"NVML: GPU {gpu.index} does not answer ({NO_ANSWER[code]})"
-        found.append(_fault("gpu-not-answering", pci, expected, evidence))
-    word, rung = RECOVERY_ACTIONS.get(_action(gpu) or 0, (UNKNOWN_ACTION, Rung.NONE))
-    if rung is not Rung.NONE:
-        fault = _fault("gpu-recovery-action", pci, expected, f"NVML: recovery action of GPU {gpu.index} is {word}")
-        found.append(fault.model_copy(update={"rung": rung, "fault_class": FaultClass.GPU}))
-    if gpu.remap_failed:
-        found.append(_fault("row-remap-failed", pci, expected, f"NVML: row remapping of GPU {gpu.index} failed"))
-    if gpu.remap_pending:
-        found.append(
-            _fault("row-remap-pending", pci, expected, f"NVML: row remapping of GPU {gpu.index} waits for a reset")
-        )
+        found.append(gpu_fault("gpu-not-answering", pci, expected, evidence))
+    if CORRUPTED_INFOROM in gpu.errors:
+        evidence = f"NVML: the memory in which GPU {gpu.index} keeps its own records is corrupt"
+        found.append(gpu_fault("inforom-corrupted", pci, expected, evidence))
+    found.extend(_verdict_of_the_driver(gpu, pci, expected))
+    found.extend(memory_faults(gpu, pci, expected))
+    track = history.counters.get(f"{pci}/uncorrected errors")
+    if uncorrected(gpu) is None and track is not None and growth(track):
+        evidence = f"GPU {gpu.index}: {growth(track)} more uncorrected memory errors in its life than an hour ago"
+        found.append(gpu_fault("ecc-uncorrected", pci, expected, evidence))
     return found
+
+
+def _verdict_of_the_driver(gpu: GpuAnswer, pci: str, expected: Expectation) -> list[Fault]:
+    word, rung = RECOVERY_ACTIONS.get(_action(gpu) or 0, (UNKNOWN_ACTION, Rung.NONE))
+    if rung is Rung.NONE:
+        return []
+    fault = gpu_fault("gpu-recovery-action", pci, expected, f"NVML: recovery action of GPU {gpu.index} is {word}")
+    return [fault.model_copy(update={"rung": rung, "fault_class": FaultClass.GPU})]
+
+
+def _refusal(answer: NvmlAnswer, expected: Expectation) -> list[Fault]:
+    """What it says of the machine that NVML refuses altogether."""
+    match answer.failed:
+        case code if code == LOST:
+            return [gpu_fault("gpu-lost", "unknown", expected, "NVML refuses: a GPU is lost")]
+        case code if code == RESET_REQUIRED:
+            return [gpu_fault("gpu-reset-required", "unknown", expected, "NVML refuses: a GPU needs a reset")]
+        case code if code == VERSION_MISMATCH:
+            evidence = "NVML: library and kernel module differ in version"
+            return [driver_fault("driver-mismatch", expected, evidence)]
+        case _:
+            return []
 
 
 def _missing(answer: NvmlAnswer, expected: Expectation) -> list[Fault]:
@@ -142,21 +151,7 @@ def _missing(answer: NvmlAnswer, expected: Expectation) -> list[Fault]:
     if not answer.whole or len(gone) > wanted - answer.count:
         # Some known GPU is only silent or lost: which ones are missing cannot be told.
         gone = []
-    return [_fault("gpu-missing", pci, expected, evidence) for pci in gone or ["unknown"]]
-
-
-def _address_left_over(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation) -> str:
-    """The address of a GPU that cannot tell it: the known one of its index that did not answer, else the only one."""
-    answered = {other.address for other in answer.gpus}
-    left = [known for known in expected.known if known.pci not in answered]
-    same = [known for known in left if known.index == gpu.index]
-    chosen = same if len(same) == 1 else left
-    return chosen[0].pci if len(chosen) == 1 else "unknown"
-
-
-def _fault(code: str, pci: str, expected: Expectation, evidence: str) -> Fault:
-    component = Component(kind=ComponentKind.GPU, id=pci)
-    return fault_of(code, component, seen=expected.seen, boot_id=expected.boot_id, evidence=(evidence,))
+    return [gpu_fault("gpu-missing", pci, expected, evidence) for pci in gone or ["unknown"]]
 
 
 def _action(gpu: GpuAnswer) -> int | None:
