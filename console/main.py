@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "diagnose": ("console.diagnose", "Say what a kernel log shows, and what would cure it."),
     "incidents": ("console.incidents", "List, show and decide incidents."),
     "policy": ("console.policy", "Check a policy file, or explain what it would do."),
+    "doctor": ("console.doctor", "Say what in a cluster would make Sickbay fail."),
     "controller": ("console.controller", "Run the cluster's controller: watch, contain, repair."),
     "demo": ("console.demo", "Watch real faults being repaired on a simulated cluster."),
     "simulate": ("console.simulate", "Run a simulated cluster to try things on."),

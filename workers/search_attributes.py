@@ -39,7 +39,7 @@ class Registration(Frozen):
 async def register_search_attributes(client: Client) -> Registration:
     """Add what the client's namespace lacks of our search attributes. Never raises on a server that refuses."""
     try:
-        missing = await _missing(client)
+        missing = await missing_search_attributes(client)
         if missing:
             await client.operator_service.add_search_attributes(
                 AddSearchAttributesRequest(
@@ -52,7 +52,8 @@ async def register_search_attributes(client: Client) -> Registration:
     return Registration()
 
 
-async def _missing(client: Client) -> tuple[str, ...]:
+async def missing_search_attributes(client: Client) -> tuple[str, ...]:
+    """Which of our search attributes the client's namespace lacks. Raises RPCError."""
     known = await client.operator_service.list_search_attributes(
         ListSearchAttributesRequest(namespace=client.namespace), timeout=RPC_TIMEOUT
     )
@@ -62,7 +63,7 @@ async def _missing(client: Client) -> tuple[str, ...]:
 async def _refusal(client: Client, refused: RPCError) -> Registration:
     """What is missing after a refusal; all of it where the server does not even say what it has."""
     try:
-        missing = await _missing(client)
+        missing = await missing_search_attributes(client)
     except RPCError:
         missing = tuple(_TYPES)
     if not missing:
