@@ -220,7 +220,7 @@ def measure(what: str, size: int, copy: Callable[[], None], wait: Callable[[], N
 
 
 def compare(cuda: Cuda, address: int, expected: Callable[[int], bytes], chunks: range) -> None:
-    """Read memory back and hold it against what must be there. Raises _WrongDataError, after telling where it differs."""
+    """Read memory back and hold it against what must be there. Raises _WrongDataError after telling where."""
     for place, chunk in enumerate(chunks):
         found = ctypes.create_string_buffer(CHUNK)
         cuda.read(found, address + place * CHUNK, CHUNK)

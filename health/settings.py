@@ -55,6 +55,25 @@ class NodeSettings(BaseSettings):
     """Believe kernel-log records that programs wrote, not the kernel. For fault drills alone: any privileged container
     could have its node replaced with it."""
 
+    cuda_library: str = ""
+    """Path of libcuda.so.1, where it is not on the loader's path."""
+    kubelet_socket: Path = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    """Where the kubelet tells which GPUs pods have. Without this file, NVML alone tells which GPUs are idle."""
+    active_seconds: float = Field(default=600, ge=0)
+    """Between two short trials of idle GPUs; 0 means none but those that an incident or a person asks for."""
+    active_megabytes: int = Field(default=128, ge=4, le=4096)
+    """MiB of a GPU's memory that a short trial takes, and that each measured copy moves."""
+    burn_in_memory: float = Field(default=0.8, gt=0, le=0.95)
+    """Share of a GPU's free memory that a burn-in computes in."""
+    copy_floor: float = Field(default=0.25, ge=0, lt=1)
+    """Share of a product's peak bandwidth below which a copy is too slow; 0 means that rates are not judged."""
+    nccl_test: str = "all_reduce_perf"
+    """The program of nccl-tests, by name or path."""
+    nccl_floor: float | None = Field(default=None, ge=0)
+    """GB/s of bus bandwidth that a reduction over all GPUs must reach; without it, what the product's table says."""
+    efa_test: str = "fi_pingpong"
+    """libfabric's program, by name or path."""
+
     kernel_log_seconds: float = Field(default=0.5, gt=0)
     """Between two looks at new kernel-log records: what a fault waits before new work is blocked."""
     kernel_log_rate: int = Field(default=20_000, ge=100)
