@@ -5,12 +5,13 @@ that nobody knows are told as such, and judge nothing that their growth would.
 """
 
 from sickbay.checks import CheckOutcome, unknown
+from sickbay.dcgm.diag import judge_diag_output
 from sickbay.recorded.model import Recorded, RecordedContext
 
 
-def judge_diag(recorded: Recorded, context: RecordedContext) -> CheckOutcome:  # noqa: ARG001 -- a reader's shape
+def judge_diag(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     """What a recorded `dcgmi diag` says, as JSON or as a table. Raises nothing."""
-    return unknown("outputs of dcgmi diag cannot be read by this version")
+    return judge_diag_output(recorded.text, recorded.exit_code, context.expected_gpus)
 
 
 def judge_health(recorded: Recorded, context: RecordedContext) -> CheckOutcome:  # noqa: ARG001 -- a reader's shape
