@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.catalogue import fault_of
-from sickbay.faults import Component, ComponentKind, Fault, Rung
+from sickbay.faults import Component, ComponentKind, Fault, Rung, merge_faults
 from sickbay.incident import TimelineEntry
 from sickbay.model import Frozen
 from sickbay.nodes import HostProbe, NodeRef, NodeSnapshot
@@ -189,23 +189,26 @@ def judge(look: NodeSnapshot, probe: HostProbe, expected: int) -> Finding:
 def overdue_faults(
     node: NodeRef, look: NodeSnapshot, probe: HostProbe | None, expected: int, missing: Iterable[str]
 ) -> tuple[Fault, ...]:
-    """What an incident is opened for at the deadline: what the node shows, else a person is asked.
+    """What an incident is opened for at the deadline: what the node shows, and a person's word if that decides nothing.
 
     `probe` is a pass at the deadline, None if the node's worker did not answer.
     """
-    if probe is not None and (troubles := _troubles(probe.faults)):
+    shown = merge_faults(look.faults, probe.faults if probe else ())
+    troubles = _troubles(shown)
+    if any(fault.rung.disrupts or fault.rung is Rung.HUMAN for fault in troubles):
         return troubles
     if probe is not None and probe.gpus_answered and len(probe.gpus) < expected:
         lost = Component(kind=ComponentKind.GPU, id="unknown")
         words = f"{len(probe.gpus)} of {expected} GPUs answer, long after the start"
-        return (fault_of("gpu-missing", lost, seen=look.observed_at, boot_id=look.boot_id, evidence=(words,)),)
-    return (_own_fault(OVERDUE, node, look, f"not validated in time: {'; '.join(missing)}"),)
+        gone = fault_of("gpu-missing", lost, seen=look.observed_at, boot_id=look.boot_id, evidence=(words,))
+        return (*troubles, gone)
+    return (*troubles, _own_fault(OVERDUE, node, look, f"not validated in time: {'; '.join(missing)}"))
 
 
-def passed_after_all(state: AdmissionState, look: NodeSnapshot, expected: int) -> bool:
-    """Whether the node has come by itself while a person was asked only because it was late."""
-    late = bool(state.faults) and all(fault.code in TOLD_BY_ADMISSION for fault in state.faults)
-    return late and not missing_in_look(look, expected)
+def passed_after_all(state: AdmissionState, look: NodeSnapshot, expected: int) -> tuple[str, ...]:
+    """Codes of ours that are over, since the node has come by itself while a person was asked."""
+    late = tuple(fault.code for fault in state.faults if fault.code in TOLD_BY_ADMISSION)
+    return late if late and not missing_in_look(look, expected) else ()
 
 
 def pause_in_repair(policy: IncidentPolicy, waited: timedelta) -> timedelta:

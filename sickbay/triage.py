@@ -30,9 +30,14 @@ from sickbay.node_reading import awaits_admission, is_gpu_node
 from sickbay.nodes import NodeSnapshot, Readiness
 from sickbay.other_agents.judgement import is_reported
 from sickbay.policy.model import IncidentPolicy
+from sickbay.watch_faults import AGENT_MISSING
 
 SETTLING: Final = frozenset({NODE_NOT_READY, MONITOR_SILENT})
 """Faults that come and go with a restart of the kubelet or the node."""
+
+STARTING: Final = frozenset({NODE_NOT_READY, MONITOR_SILENT, AGENT_MISSING})
+"""What only says that a node is not up yet. Where it waits for its admission, that one waits for it, with a deadline of
+its own: a machine that still boots must not be cordoned, let alone rebooted, for it."""
 
 LEFT_TO_PEOPLE: Final = frozenset({Outcome.HANDED_OVER, Outcome.WITHDRAWN})
 """Outcomes after which the same faults open nothing: a person has them, or said that they do not matter. An incident
@@ -158,7 +163,7 @@ def plan(look: Look) -> Plan:
 
 
 def settled_faults(look: Look) -> tuple[tuple[Fault, ...], timedelta | None]:
-    """The faults to act on, and when the first of those left out will have lasted long enough.
+    """The faults to act on, and when the first of those that must last will have lasted long enough.
 
     A kubelet that has just gone silent may only restart, and an agent that is silent on a node that has just come back
     has only not begun. Both count from the last change of Ready; one in the future is the word of a clock that runs
@@ -168,7 +173,10 @@ def settled_faults(look: Look) -> tuple[tuple[Fault, ...], timedelta | None]:
     settle = look.rules.settle if since <= look.now else timedelta(0)
     acted_on: list[Fault] = []
     remaining: list[timedelta] = []
+    admitting = look.snapshot.admission_taint and look.policy.admission.enabled
     for fault in look.snapshot.faults:
+        if admitting and fault.code in STARTING:
+            continue
         left = min(since, look.now) + min(settle, look.policy.tolerance_of(fault.code)) - look.now
         if fault.code in SETTLING and left > timedelta(0):
             remaining.append(left)

@@ -191,9 +191,9 @@ class NodeAdmission:
         until = began + self._longest_repair()
         if workflow.now() >= until:
             raise _Over(AdmissionOutcome.LEFT_TO_PEOPLE, f"{self._incident_id} does not end")
-        if admission.passed_after_all(record.state, look, expected):
+        if codes := admission.passed_after_all(record.state, look, expected):
             record.note("it came after all")
-            await self._calls.clear_incident(self._incident_id, tuple(fault.code for fault in record.state.faults))
+            await self._calls.clear_incident(self._incident_id, codes)
             record.change(faults=())
         pause = admission.pause_in_repair(self._start.policy, workflow.now() - began)
         await self._pause(f"the end of {self._incident_id}", until, pause)

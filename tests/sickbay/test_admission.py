@@ -17,7 +17,7 @@ from sickbay.node_marks import release
 from sickbay.node_reading import missing_to_serve, read_node, why_unavailable
 from sickbay.nodes import GpuReading, HostProbe, NodeRef, NodeSnapshot, Readiness
 from sickbay.policy.model import AdmissionPolicy, IncidentPolicy
-from sickbay.triage import concerns_us, gone_codes
+from sickbay.triage import KnownIncident, Look, Standing, TriageRules, concerns_us, gone_codes, plan
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NODE = NodeRef(cluster="lab", name="n1", uid="uid-1", provider_id="aws:///a/i-1", pool="p5")
@@ -285,8 +285,33 @@ class TestTheJudgement:
             assert (overdue.code, overdue.rung) == ("admission-overdue", Rung.HUMAN)
             assert late[0] in overdue.evidence[0]
 
+    def test_a_kubelet_that_never_became_ready_is_a_fault_by_its_own_rung_at_the_deadline(self) -> None:
+        host = Component(kind=ComponentKind.HOST, id="n1")
+        silent, agent = fault_of("node-not-ready", host), fault_of("agent-missing", host)
+        seen = look(faults=(silent, agent))
+        assert admission.overdue_faults(NODE, seen, None, 8, ("Ready is False",)) == (silent, agent)
+        found = admission.overdue_faults(NODE, look(faults=(agent,)), None, 8, ("no agent",))
+        assert [fault.code for fault in found] == ["agent-missing", "admission-overdue"]
+
+    def test_a_node_that_still_boots_is_its_admissions_affair_and_no_incidents(self) -> None:
+        host = Component(kind=ComponentKind.HOST, id="n1")
+        booting = look(ready=Readiness.FALSE, faults=(fault_of("node-not-ready", host),))
+
+        def planned(snapshot: NodeSnapshot, enabled: bool) -> bool:
+            absent = KnownIncident(standing=Standing.ABSENT)
+            rules = TriageRules(settle=timedelta(0))
+            policy = IncidentPolicy(admission=AdmissionPolicy(enabled=enabled))
+            seen = Look(snapshot=snapshot, incident_id="i", incident=absent, policy=policy, rules=rules, now=NOW)
+            return plan(seen).opens
+
+        assert not planned(booting, enabled=True)
+        assert planned(booting, enabled=False)
+        assert planned(booting.model_copy(update={"admission_taint": False}), enabled=True)
+
     def test_a_node_that_was_only_late_may_come_by_itself(self) -> None:
         late = admission.overdue_faults(NODE, look(), None, 8, ("Ready is Unknown",))
-        assert admission.passed_after_all(AdmissionState(round_began=NOW, faults=late), look(), 8)
+        assert admission.passed_after_all(AdmissionState(round_began=NOW, faults=late), look(), 8) == (
+            admission.OVERDUE,
+        )
         assert not admission.passed_after_all(AdmissionState(round_began=NOW, faults=late), look(gpu_allocatable=1), 8)
         assert not admission.passed_after_all(AdmissionState(round_began=NOW), look(), 8)
