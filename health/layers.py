@@ -3,14 +3,18 @@
 A new check is a module of its own in this room and one row here.
 """
 
+from health.active import ActiveCheck
 from health.check import Check
 from health.files import HostFiles
 from health.host import HOST_WANTED, host_checks
+from health.loopback import EfaLoopbackCheck, NcclCheck
 from health.network import NETWORK_WANTED, network_checks
+from health.nvml_check import NvmlCheck
 from health.settings import NodeSettings
 
 
 def checks(settings: NodeSettings) -> tuple[Check, ...]:
     """All checks, whether or not they apply to this machine."""
     files = HostFiles(settings.host_root, HOST_WANTED + NETWORK_WANTED)
-    return (*network_checks(settings, files), *host_checks(settings, files))
+    active = (ActiveCheck(settings), NcclCheck(settings), EfaLoopbackCheck(settings))
+    return (NvmlCheck(settings), *network_checks(settings, files), *host_checks(settings, files), *active)

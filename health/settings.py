@@ -65,6 +65,8 @@ class NodeSettings(BaseSettings):
     """MiB of a GPU's memory that a short trial takes, and that each measured copy moves."""
     burn_in_memory: float = Field(default=0.8, gt=0, le=0.95)
     """Share of a GPU's free memory that a burn-in computes in."""
+    burn_in_most: float | None = Field(default=None, gt=0)
+    """Seconds that a burn-in loads the GPUs at most, whatever is asked for."""
     copy_floor: float = Field(default=0.25, ge=0, lt=1)
     """Share of a product's peak bandwidth below which a copy is too slow; 0 means that rates are not judged."""
     nccl_test: str = "all_reduce_perf"

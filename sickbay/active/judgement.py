@@ -62,16 +62,21 @@ class Finding(Frozen):
     unjudged: str = ""
     """What could not be judged, and why."""
 
+    @property
+    def well(self) -> bool:
+        """It was tested, and did well."""
+        return not (self.code or self.left_out or self.unjudged)
+
 
 def judge_copies(gpu: IdleGpu, answer: CudaAnswer, still_idle: Callable[[], bool], share: float) -> Finding:
     """What the bandwidths of a GPU say of it; `share` of the product's peak is the least."""
     finding = judge_work(gpu, answer, still_idle)
-    if finding != Finding(gpu=gpu):
+    if not finding.well:
         return finding
     slow = next(filter(None, (too_slow(rate, gpu.product, share) for rate in answer.rates)), "")
     if not slow:
         return finding
-    return _fault(gpu, "gpu-copy-slow", slow) if still_idle() else _taken(gpu)
+    return _fault(gpu, "gpu-copy-slow", slow) if still_idle() else taken(gpu)
 
 
 def judge_work(gpu: IdleGpu, answer: CudaAnswer, still_idle: Callable[[], bool]) -> Finding:
@@ -117,7 +122,7 @@ def _judge_refusal(gpu: IdleGpu, answer: CudaAnswer, failed: CudaFailure, still_
     if answer.compute_mode == COMPUTE_PROHIBITED:
         return Finding(gpu=gpu, left_out=f"{gpu.words} is closed to work (compute mode prohibited)")
     if not still_idle():
-        return _taken(gpu)
+        return taken(gpu)
     if failed.code != OUT_OF_MEMORY:
         return _fault(gpu, "gpu-context-failed", f"{failed.words} on an idle GPU")
     free, total = answer.free_bytes, answer.total_bytes
@@ -180,7 +185,8 @@ def _fault(gpu: IdleGpu, code: str, evidence: str) -> Finding:
     return Finding(gpu=gpu, code=code, evidence=evidence)
 
 
-def _taken(gpu: IdleGpu) -> Finding:
+def taken(gpu: IdleGpu) -> Finding:
+    """The finding for a GPU that somebody began to use."""
     return Finding(gpu=gpu, left_out=f"{gpu.words} was taken into use meanwhile")
 
 

@@ -22,7 +22,8 @@ from simulator.host.agent import GRACE_SECONDS, Agent
 from simulator.host.control import HostControl, ProgramEnd
 from simulator.host.driver import Driver
 from simulator.host.faults import HostFault, OpenFault
-from simulator.host.gpu import GPU_MODELS, Described
+from simulator.host.gpu import Described
+from simulator.host.gpu_models import GPU_MODELS
 from simulator.host.gpu_state import replace
 from simulator.host.kernel_lines import Line
 from simulator.host.native import NativePrograms
@@ -272,6 +273,13 @@ class HostMachine:
             "SICKBAY_WATCH_CLOCK": "false",
             "SICKBAY_NVIDIA_SMI": str(programs.nvidia_smi),
             "SICKBAY_NVML_LIBRARY": str(programs.nvml_library),
+            "SICKBAY_CUDA_LIBRARY": str(programs.cuda_library),
+            # No kubelet of the machine that simulates; and its own memory and time are all that a burn-in would load.
+            "SICKBAY_KUBELET_SOCKET": str(self._run / "kubelet.sock"),
+            "SICKBAY_ACTIVE_MEGABYTES": "4",
+            "SICKBAY_BURN_IN_MEMORY": "0.0001",
+            "SICKBAY_BURN_IN_MOST": "1",
+            "SICKBAY_COPY_FLOOR": "0",
             "SICKBAY_REBOOT_COMMAND": shlex.quote(str(programs.reboot)),
             "SICKBAY_STATE_DIR": str(self.folder / "disk"),
             "SICKBAY_EXPECTED_GPUS": str(self.instance_type.gpus),
