@@ -30,9 +30,12 @@ def memory_faults(gpu: GpuAnswer, pci: str, expected: Expectation) -> Iterator[F
 
 
 def memory_is_told(gpu: GpuAnswer) -> bool:
-    """Whether the GPU told of its memory what a GPU of its kind can tell, so that silence is not taken for health."""
+    """Whether the GPU told of its memory what a GPU of its kind can tell, so that silence is not taken for health.
+
+    In MIG mode no GPU tells of its rows.
+    """
     product = product_of(gpu.name)
-    rows = gpu.remap_pending is not None and gpu.remap_failed is not None
+    rows = bool(gpu.mig_enabled) or (gpu.remap_pending is not None and gpu.remap_failed is not None)
     return (rows or not product.remaps_rows) and (uncorrected(gpu) is not None or not gpu.ecc_enabled)
 
 

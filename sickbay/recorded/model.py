@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from sickbay.checks import CheckOutcome
+from sickbay.gpu_readings.answer import KnownGpu
 from sickbay.model import Frozen
 
 
@@ -41,6 +42,9 @@ class RecordedContext(Frozen):
     products: tuple[str, ...] = ()
     """GPU names, e.g. `NVIDIA A10`."""
     expected_gpus: int | None = None
+    """The most GPUs that one of the recordings counts."""
+    gpus: tuple[KnownGpu, ...] = ()
+    """GPUs whose UUID and PCI address one of them tells, so that one known by its UUID alone can be named."""
     fabric_in_progress: bool = False
     """Another recording shows GPUs whose fabric registration is not finished."""
 
