@@ -159,4 +159,4 @@ async def test_every_activity_that_an_incident_calls_on_the_cluster_is_served(
 ) -> None:
     served = cluster_activities(dev_server.client, kube_server.api_client(), ControllerSettings(cluster="lab"))
     assert len({activity.__name__ for activity in served}) == len(served)
-    assert {workflow.__name__ for workflow in WORKFLOWS} == {"NodeIncident", "DisruptionBudget"}
+    assert {workflow.__name__ for workflow in WORKFLOWS} == {"NodeIncident", "NodeAdmission", "DisruptionBudget"}
