@@ -8,13 +8,13 @@ that the body does not bear out.
 from collections.abc import Iterator
 from typing import Final
 
-from sickbay.checks import CheckOutcome, judged
+from sickbay.checks import CheckOutcome, CheckResult, healthy, judged
 from sickbay.dcgm.diag_json import read_diag_json
 from sickbay.dcgm.diag_table import read_diag_table
 from sickbay.dcgm.diagnostic import Diagnostic, DiagTest, Entity, Finding, Row, Status
 from sickbay.dcgm.errors import NO_MEASUREMENT
-from sickbay.dcgm.exit_codes import FAILED_TESTS, FAULTS, words_of_exit
-from sickbay.dcgm.reported import code_of_finding, named_gpus, reported_fault, together
+from sickbay.dcgm.exit_codes import FAILED_TESTS, words_of_exit
+from sickbay.dcgm.reported import code_of_finding, fault_of_exit, named_gpus, reported_fault, together
 from sickbay.faults import ComponentKind, Fault
 from sickbay.model import Frozen
 
@@ -42,9 +42,10 @@ def judge_diag_output(text: str, exit_code: int | None, expected_gpus: int | Non
     body = _of_run(run, expected_gpus)
     contradiction = _contradiction(exit_code, body)
     unjudged = (*ended.unjudged, *contradiction, *run.troubles, *body.unjudged)
-    outcome = judged(together((*ended.faults, *body.faults)), "; ".join(unjudged))
-    told = "; ".join((*unjudged, *run.told, *body.told))
-    return outcome.model_copy(update={"why": _shortened(told)})
+    outcome = judged(together((*ended.faults, *body.faults)), _shortened("; ".join(unjudged)))
+    if outcome.result is not CheckResult.HEALTHY:
+        return outcome
+    return healthy(_shortened("; ".join((*run.told, *body.told))))
 
 
 def _end(exit_code: int | None) -> _Judgement:
@@ -52,8 +53,7 @@ def _end(exit_code: int | None) -> _Judgement:
     if exit_code is None or exit_code == 0 or exit_code in FAILED_TESTS:
         return _Judgement()
     words = f"dcgmi: {words_of_exit(exit_code)}"
-    faults = (reported_fault(FAULTS[exit_code], None, words),) if exit_code in FAULTS else ()
-    return _Judgement(faults=faults, unjudged=(words,))
+    return _Judgement(faults=fault_of_exit(exit_code), unjudged=(words,))
 
 
 def _contradiction(exit_code: int | None, body: _Judgement) -> tuple[str, ...]:

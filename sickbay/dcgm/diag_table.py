@@ -1,7 +1,8 @@
 """Reads the table of `dcgmi diag`, of DCGM 2, 3 and 4.
 
 A test is a row with its status; below it stand, without a name, the statuses of single GPUs and the rests of texts that
-were too long for the column. Version 3 lists GPUs by status (`Fail - GPU: 1`), version 4 statuses by GPU (`GPU1: Fail`).
+were too long for the column. Version 3 lists GPUs by status (`Fail - GPU: 1`), version 4 statuses by GPU
+(`GPU1: Fail`).
 """
 
 import re

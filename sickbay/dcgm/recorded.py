@@ -4,8 +4,13 @@ Called by `sickbay check --from dcgmi-diag=FILE` and its siblings. A recording t
 that nobody knows are told as such, and judge nothing that their growth would.
 """
 
-from sickbay.checks import CheckOutcome, unknown
+from sickbay.checks import CheckOutcome, judged
 from sickbay.dcgm.diag import judge_diag_output
+from sickbay.dcgm.exit_codes import words_of_exit
+from sickbay.dcgm.exporter import judge_page
+from sickbay.dcgm.health import judge_health_output
+from sickbay.dcgm.nvlinks import judge_nvlinks
+from sickbay.dcgm.reported import fault_of_exit
 from sickbay.recorded.model import Recorded, RecordedContext
 
 
@@ -14,11 +19,24 @@ def judge_diag(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     return judge_diag_output(recorded.text, recorded.exit_code, context.expected_gpus)
 
 
-def judge_health(recorded: Recorded, context: RecordedContext) -> CheckOutcome:  # noqa: ARG001 -- a reader's shape
+def judge_health(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     """What a recorded `dcgmi health -c` or `dcgmi nvlink -e` or `-s` says. Raises nothing."""
-    return unknown("outputs of dcgmi health cannot be read by this version")
+    report = judge_health_output(recorded.text, recorded.exit_code)
+    if report is not None:
+        return report
+    ended = f"dcgmi: {words_of_exit(recorded.exit_code)}" if recorded.exit_code else ""
+    sick = fault_of_exit(recorded.exit_code)
+    links = judge_nvlinks(recorded.text, context)
+    if links is None:
+        nothing = (
+            "it holds no report of dcgmi health or dcgmi nvlink" if recorded.text.strip() else "nothing was printed"
+        )
+        return judged(sick, "; ".join(filter(None, (ended, nothing))))
+    if not ended:
+        return links
+    return judged((*sick, *links.faults), "; ".join(filter(None, (ended, links.why))))
 
 
-def judge_exporter(recorded: Recorded, context: RecordedContext) -> CheckOutcome:  # noqa: ARG001 -- a reader's shape
+def judge_exporter(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     """What a recorded page of dcgm-exporter says. Raises nothing."""
-    return unknown("pages of dcgm-exporter cannot be read by this version")
+    return judge_page(recorded.text, context.expected_gpus).model_copy(update={"memory": ""})

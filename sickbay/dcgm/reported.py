@@ -11,6 +11,7 @@ from typing import Final
 from sickbay.catalogue import fault_of, lookup_xid
 from sickbay.dcgm.diagnostic import Entity, Finding, Status, gpu
 from sickbay.dcgm.errors import RECOVERY_ACTIONS, XID, code_of, error_number
+from sickbay.dcgm.exit_codes import FAULTS, words_of_exit
 from sickbay.faults import EVIDENCE_LINES_KEPT, Component, ComponentKind, Fault, FaultClass
 from sickbay.gpu_readings import RECOVERY_ACTIONS as NVML_ACTIONS
 
@@ -35,11 +36,16 @@ def xid_code(number: int) -> str:
     return "dcgm-xid" if number in _WEIGHT_IN_LINE or not lookup_xid(number).known else f"xid-{number}"
 
 
+def xids_of(text: str) -> tuple[int, ...]:
+    """The numbers of the Xids that a text names, each once."""
+    return tuple(dict.fromkeys(int(found) for found in _XID.findall(text)))
+
+
 def code_of_finding(finding: Finding, test: str = "", status: Status = Status.FAIL) -> str:
     """As `errors.code_of`, with the number of an Xid read from the finding's text."""
-    found = _XID.search(finding.text)
-    if error_number(finding) == XID and found:
-        return xid_code(int(found[1]))
+    xids = xids_of(finding.text)
+    if error_number(finding) == XID and xids:
+        return xid_code(xids[0])
     return code_of(finding, test, status)
 
 
@@ -50,6 +56,13 @@ def reported_fault(code: str, entity: Entity | None, evidence: str, finding: Fin
     if action is None or code != "gpu-recovery-action":
         return fault
     return fault.model_copy(update={"rung": NVML_ACTIONS[action][1], "fault_class": FaultClass.GPU})
+
+
+def fault_of_exit(exit_code: int | None) -> tuple[Fault, ...]:
+    """The fault of an exit code that only a sick GPU explains; nothing for any other."""
+    if exit_code not in FAULTS or exit_code is None:
+        return ()
+    return (reported_fault(FAULTS[exit_code], None, f"dcgmi: {words_of_exit(exit_code)}"),)
 
 
 def together(faults: Iterable[Fault]) -> tuple[Fault, ...]:
