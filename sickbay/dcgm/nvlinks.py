@@ -88,8 +88,7 @@ def _judge_states(text: str, parts: tuple[_Part, ...], context: RecordedContext)
 def _unjudged_states(text: str, parts: tuple[_Part, ...], gpus: list[_Part], context: RecordedContext) -> Iterator[str]:
     if _STATES not in text or _KEY not in text:
         yield "the listing has lost its beginning or its end"
-    strange = sorted({letter for part in parts for letter in part.letters} - {_JOINED: Final = frozenset((Topology.BOARD, Topology.RACK))
-_UP, _DOWN, _DISABLED, _NONE})
+    strange = sorted({letter for part in parts for letter in part.letters} - {_UP, _DOWN, _DISABLED, _NONE})
     if strange:
         yield f"links are in states that are not known: {' '.join(strange)[:40]}"
     if not gpus or any(not part.letters for part in gpus):
