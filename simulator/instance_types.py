@@ -20,7 +20,14 @@ INSTANCE_TYPES = {
     kind.name: kind
     for kind in (
         InstanceType(name="p5.48xlarge", gpus=8, cpus=192, memory_gib=2048),
+        InstanceType(name="p6e-gb200.36xlarge", gpus=4, cpus=144, memory_gib=960),
+        InstanceType(name="p6-b200.48xlarge", gpus=8, cpus=192, memory_gib=2048),
+        InstanceType(name="p5en.48xlarge", gpus=8, cpus=192, memory_gib=2048),
+        InstanceType(name="p5e.48xlarge", gpus=8, cpus=192, memory_gib=2048),
         InstanceType(name="p4d.24xlarge", gpus=8, cpus=96, memory_gib=1152),
+        InstanceType(name="p3dn.24xlarge", gpus=8, cpus=96, memory_gib=768),
+        # A server of somebody's own: EC2 has no such GPUs.
+        InstanceType(name="own.a100-pcie", gpus=2, cpus=32, memory_gib=256),
         InstanceType(name="g5.xlarge", gpus=1, cpus=4, memory_gib=16),
     )
 }

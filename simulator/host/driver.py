@@ -9,7 +9,9 @@ from pathlib import Path
 from simulator.host import kernel_lines
 from simulator.host.control import ProgramEnd
 from simulator.host.faults import FaultBoard, OpenFault
-from simulator.host.gpu import GPU_IS_LOST, GpuIdentity, GpuModel, GpuTrouble, RecoveryAction, identities
+from simulator.host.gpu import GPU_IS_LOST, GpuIdentity, GpuTrouble, RecoveryAction, identities
+from simulator.host.gpu_events import EventFile
+from simulator.host.gpu_models import GpuModel
 from simulator.host.gpu_state import DRIVER_VERSION, DriverState, GpuUser, render, replace
 from simulator.host.kernel_log import KernelLog
 
@@ -28,6 +30,7 @@ class Driver:
         self.faults = FaultBoard()
         self.kernel_log = KernelLog(folder / "kmsg")
         self.state_file = folder / "gpus"
+        self.events = EventFile(folder / "gpu-events", self.gpus)
         self.control_address = ""
         self.monitors: set[str] = set()
         """Owners of processes that have every GPU open, which NVML does not count among a GPU's processes."""
@@ -43,6 +46,12 @@ class Driver:
         """Whether the driver answers nobody."""
         return any(trouble.driver_hangs for trouble in self.faults.host_troubles())
 
+    @property
+    def version(self) -> str:
+        """The driver's version, the oldest that any trouble gives it."""
+        told = [trouble.driver_version for trouble in self.faults.host_troubles() if trouble.driver_version]
+        return min(told, key=lambda version: int(version.split(".")[0]), default=DRIVER_VERSION)
+
     def trouble(self, gpu: GpuIdentity) -> GpuTrouble:
         """How one GPU behaves."""
         return self.faults.gpu_trouble(gpu.index)
@@ -54,8 +63,9 @@ class Driver:
         self._told_actions.clear()
         self._introduced.clear()
         self._resetting.clear()
+        self.events.boot()
         self.kernel_log.boot()
-        self.kernel_log.write(kernel_lines.boot_lines(DRIVER_VERSION))
+        self.kernel_log.write(kernel_lines.boot_lines(self.version))
         for fault in self.faults.open:
             self.report(fault)
         self.refresh()
@@ -71,7 +81,7 @@ class Driver:
         if gpu and gpu.index not in self._introduced and any("Xid (" in line.text for line in lines):
             self._introduced.add(gpu.index)
             lines = kernel_lines.first_xid_preamble(gpu) + lines
-        self.kernel_log.write(lines)
+        self._log(lines)
 
     def refresh(self) -> None:
         """Let NVML see how things stand, and the kernel log any change of a recovery action."""
@@ -79,7 +89,8 @@ class Driver:
         for gpu, trouble in troubles:
             before = self._told_actions.get(gpu.index, RecoveryAction.NONE)
             if trouble.recovery_action is not before and RecoveryAction.UNTOLD not in (before, trouble.recovery_action):
-                self.kernel_log.write([kernel_lines.recovery_action_changed(gpu, before, trouble.recovery_action)])
+                self._log([kernel_lines.recovery_action_changed(gpu, before, trouble.recovery_action)])
+                self.events.action_changed(gpu, trouble.recovery_action)
             self._told_actions[gpu.index] = trouble.recovery_action
         replace(self.state_file, render(self._state(), self.model, troubles, self._users_by_gpu()))
 
@@ -143,10 +154,17 @@ class Driver:
         wanted = set(uuids)
         return [gpu for gpu in self.gpus if gpu.uuid in wanted]
 
+    def _log(self, lines: list[kernel_lines.Line]) -> None:
+        """Write to the kernel log, whose Xids are NVML's events too."""
+        self.kernel_log.write(lines)
+        self.events.xids(lines)
+
     def _state(self) -> DriverState:
         troubles = self.faults.host_troubles()
         return DriverState(
             control=self.control_address,
+            events=self.events.path,
+            version=self.version,
             hangs=self.hangs,
             init_error=max((trouble.nvml_init_error for trouble in troubles), default=0),
             missing_functions=tuple(name for trouble in troubles for name in trouble.missing_nvml_functions),

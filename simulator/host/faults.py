@@ -45,6 +45,8 @@ class HostTrouble(Described):
     """NVML return code of initialisation, e.g. 9 (driver not loaded), 18 (driver and library differ)."""
     missing_nvml_functions: tuple[str, ...] = ()
     """Functions that an old driver's library lacks, by their C names."""
+    driver_version: str = Field(default="", pattern=r"^(\d{3}(\.\d+)+)?$")
+    """Version of an older driver, e.g. `535.183.01`, which does not know what came later."""
     reset_refused: str = ""
     """nvidia-smi refuses a reset with this text (return code 3: not supported here)."""
     efa_absent: tuple[int, ...] = ()

@@ -5,7 +5,7 @@ simulated NVML reads it (`gpu_state`). A trouble says how a GPU behaves, never w
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +25,29 @@ class Described(Frozen):
     """A part of a scenario file: a word that we do not know is an error, not ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class ClockReason(StrEnum):
+    """Why clocks are low; NVML has one bit for each (facts: detection, 2)."""
+
+    IDLE = "idle"
+    SOFTWARE_POWER_CAP = "software_power_cap"
+    HARDWARE_SLOWDOWN = "hardware_slowdown"
+    SOFTWARE_THERMAL = "software_thermal"
+    HARDWARE_THERMAL = "hardware_thermal"
+    POWER_BRAKE = "power_brake"
+
+    @property
+    def nvml(self) -> int:
+        """Its bit; heat and power that the hardware minds set the bit of slowing down too."""
+        return {
+            ClockReason.IDLE: 0x1,
+            ClockReason.SOFTWARE_POWER_CAP: 0x4,
+            ClockReason.HARDWARE_SLOWDOWN: 0x8,
+            ClockReason.SOFTWARE_THERMAL: 0x20,
+            ClockReason.HARDWARE_THERMAL: 0x48,
+            ClockReason.POWER_BRAKE: 0x88,
+        }[self]
 
 
 class RecoveryAction(StrEnum):
@@ -86,11 +109,45 @@ class GpuTrouble(Described):
     recovery_action: RecoveryAction = RecoveryAction.NONE
     remap_pending: bool = False
     remap_failed: bool = False
+    spare_rows_gone: bool = False
+    """A bank of memory has no spare row left."""
+    remapped_rows: int = Field(default=0, ge=0)
+    """Rows remapped for uncorrected errors."""
+    retired_pages: int = Field(default=0, ge=0)
+    """Pages retired for uncorrected errors, on a GPU before Ampere."""
+    page_pending: bool = False
+    """A page waits for a reset to be retired."""
     uncorrected_errors: int = Field(default=0, ge=0)
-    """Volatile uncorrected ECC errors."""
+    """Volatile uncorrected ECC errors in DRAM; the aggregate count has them too."""
+    sram_uncorrected_errors: int = Field(default=0, ge=0)
+    corrected_errors: int = Field(default=0, ge=0)
+    """Corrected ECC errors in DRAM."""
+    old_uncorrected_errors: int = Field(default=0, ge=0)
+    """Of earlier days: in the aggregate count alone."""
+    sram_threshold_exceeded: bool = False
+    clock_reasons: tuple[ClockReason, ...] = ()
+    """Why the clocks are low."""
+    temperature: int = Field(default=0, ge=0)
+    """Degrees Celsius where it is not as usual."""
+    memory_temperature: int = Field(default=0, ge=0)
     nvlinks_down: tuple[int, ...] = ()
+    nvlink_replays: int = Field(default=0, ge=0)
+    nvlink_failed_recoveries: int = Field(default=0, ge=0)
     fabric_pending: bool = False
     """The fabric manager has not admitted this GPU: fabric state stays in progress."""
+    fabric_status: int = Field(default=0, ge=0)
+    """NVML return code with which the fabric manager ended the registration, e.g. 23 (insufficient resources)."""
+    fabric_mask: int = Field(default=0, ge=0)
+    """Fields of the health mask that are not as usual."""
+    fabric_summary: int = Field(default=0, ge=0, le=3)
+    """2 is unhealthy, 3 limited capacity."""
+    mig: tuple[str, ...] = ()
+    """Profiles of the MIG devices, which no sickness is; MIG is on if there is one."""
+    mig_pending: bool = False
+    """MIG changes with the next reset."""
+    pcie_width: int = Field(default=0, ge=0)
+    """PCIe lanes in use where fewer than usual."""
+    gsp_off: bool = False
     cuda: CudaTrouble = CudaTrouble()
     """How it fails at work, whatever NVML says of it."""
 
@@ -109,46 +166,41 @@ class GpuTrouble(Described):
 
 WELL = GpuTrouble()
 
+_ADDED_UP = (
+    "uncorrected_errors",
+    "sram_uncorrected_errors",
+    "corrected_errors",
+    "old_uncorrected_errors",
+    "remapped_rows",
+    "retired_pages",
+    "nvlink_replays",
+    "nvlink_failed_recoveries",
+)
+
 
 def combine(troubles: Iterable[GpuTrouble]) -> GpuTrouble:
     """How a GPU behaves that has several troubles at once; the order does not matter."""
     found = list(troubles)
     if len(found) < 2:
         return found[0] if found else WELL
-    return GpuTrouble(
-        lost=any(trouble.lost for trouble in found),
-        absent=any(trouble.absent for trouble in found),
-        reset_required=any(trouble.reset_required for trouble in found),
-        nvml_error=max(trouble.nvml_error for trouble in found),
-        hangs=any(trouble.hangs for trouble in found),
-        recovery_action=min((trouble.recovery_action for trouble in found), key=_DRIVER_PRIORITY.index),
-        remap_pending=any(trouble.remap_pending for trouble in found),
-        remap_failed=any(trouble.remap_failed for trouble in found),
-        uncorrected_errors=sum(trouble.uncorrected_errors for trouble in found),
-        nvlinks_down=tuple(sorted({link for trouble in found for link in trouble.nvlinks_down})),
-        fabric_pending=any(trouble.fabric_pending for trouble in found),
-        cuda=combine_cuda(trouble.cuda for trouble in found),
-    )
+    return GpuTrouble.model_validate({name: _fold(name, found) for name in GpuTrouble.model_fields})
 
 
-@dataclass(frozen=True)
-class GpuModel:
-    """What the GPUs of one instance type are."""
+def _fold(name: str, troubles: Sequence[GpuTrouble]) -> object:
+    """One field of several troubles: all that is listed, anything that is so, errors added up, else the most."""
+    values = [getattr(trouble, name) for trouble in troubles]
+    match values[0]:
+        case RecoveryAction():
+            return min(values, key=_DRIVER_PRIORITY.index)
+        case CudaTrouble():
+            return combine_cuda(values)
+        case tuple():
+            return tuple(sorted({item for value in values for item in value}))
+        case bool():
+            return any(values)
+        case _:
+            return sum(values) if name in _ADDED_UP else max(values)
 
-    name: str
-    memory_bytes: int
-    nvlinks: int
-    pci_device_id: str
-
-
-GIB = 1 << 30
-
-GPU_MODELS = {
-    "p5.48xlarge": GpuModel("NVIDIA H100 80GB HBM3", 80 * GIB, 18, "10de:2330"),
-    "p4d.24xlarge": GpuModel("NVIDIA A100-SXM4-40GB", 40 * GIB, 12, "10de:20b0"),
-    "g5.xlarge": GpuModel("NVIDIA A10G", 24 * GIB, 0, "10de:2237"),
-}
-"""By EC2 instance type; how many a machine has is in `simulator.instance_types`."""
 
 _BUSES = ("53", "64", "75", "86", "97", "a8", "b9", "ca")
 

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from simulator.host.gpu import GpuIdentity, GpuModel, RecoveryAction
+from simulator.host.gpu import GpuIdentity, RecoveryAction
+from simulator.host.gpu_models import GpuModel
 
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6
 """Kernel log levels; facility 0 (kern) leaves them as they are."""

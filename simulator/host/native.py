@@ -58,7 +58,14 @@ class NativePrograms:
 
 
 PARTS = {
-    "libnvidia-ml.so.1": ("nvml_shim.c", "nvml_readings.c", "gpu_state.c"),
+    "libnvidia-ml.so.1": (
+        "nvml_shim.c",
+        "nvml_readings.c",
+        "nvml_memory.c",
+        "nvml_links.c",
+        "nvml_events.c",
+        "gpu_state.c",
+    ),
     "libcuda.so.1": ("cuda_shim.c", "cuda_memory.c", "gpu_state.c"),
     "nvidia-smi": ("nvidia_smi.c", "smi_query.c", "gpu_state.c", "host_control.c"),
     "reboot": ("reboot.c", "gpu_state.c", "host_control.c"),

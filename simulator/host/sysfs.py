@@ -11,10 +11,17 @@ from pathlib import Path
 from typing import Final
 
 from sickbay.instance_types import limits_of
-from simulator.host.gpu import GpuIdentity, GpuModel
+from simulator.host.gpu import GpuIdentity
+from simulator.host.gpu_models import GpuModel
 from simulator.host.gpu_state import DRIVER_VERSION
 
-_NVSWITCHES: Final = {"p4d.24xlarge": 6, "p5.48xlarge": 4}
+_NVSWITCHES: Final = {
+    "p4d.24xlarge": 6,
+    "p5.48xlarge": 4,
+    "p5e.48xlarge": 4,
+    "p5en.48xlarge": 4,
+    "p6-b200.48xlarge": 2,
+}
 _EFA_COUNTERS: Final = (
     "rx_drops",
     "retrans_pkts",

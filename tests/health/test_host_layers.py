@@ -14,7 +14,9 @@ from health.host_facts import host_facts
 from health.network import NETWORK_WANTED, network_checks
 from health.settings import NodeSettings
 from sickbay.checks import CheckMoment, CheckOutcome, CheckResult, HostFacts
-from simulator.host.gpu import GPU_MODELS, identities
+from sickbay.instance_types import limits_of
+from simulator.host.gpu import identities
+from simulator.host.gpu_models import GPU_MODELS
 from simulator.host.sysfs import HostTree, Shown
 from simulator.instance_types import INSTANCE_TYPES
 
@@ -47,7 +49,8 @@ def look(host: HostTree, **more: str) -> dict[str, CheckOutcome]:
 def test_a_whole_host_of_each_simulated_type_is_well(tmp_path: Path, kind: str) -> None:
     said = look(tree(tmp_path, kind))
     assert {name: outcome.result for name, outcome in said.items()} == dict.fromkeys(said, CheckResult.HEALTHY)
-    assert ("efa" in said) is (kind != "g5.xlarge")
+    limits = limits_of(kind)
+    assert ("efa" in said) is bool(limits and limits.max_efa)
     assert "infiniband" not in said
 
 

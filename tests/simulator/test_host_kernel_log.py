@@ -7,7 +7,8 @@ import pytest
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Rung
 from sickbay.kernel_log import scan
-from simulator.host.gpu import GPU_MODELS, RecoveryAction, identities
+from simulator.host.gpu import RecoveryAction, identities
+from simulator.host.gpu_models import GPU_MODELS
 from simulator.host.kernel_lines import (
     TEMPLATES,
     Line,

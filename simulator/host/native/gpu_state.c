@@ -23,6 +23,31 @@ static void add_user(struct gpu *gpu, const char *text)
     copy(user->name, sizeof user->name, *rest == ' ' ? rest + 1 : "");
 }
 
+static void add_mig(struct gpu *gpu, const char *profile)
+{
+    if (gpu->mig_count < MAX_MIG)
+        copy(gpu->mig[gpu->mig_count++], sizeof gpu->mig[0], profile);
+}
+
+static void add_value(struct gpu *gpu, const char *key, const char *text)
+{
+    if (gpu->value_count == MAX_VALUES)
+        return;
+    struct gpu_value *value = &gpu->values[gpu->value_count++];
+    copy(value->key, sizeof value->key, key);
+    value->value = strtoull(text, NULL, 10);
+}
+
+bool gpu_tells(const struct gpu *gpu, const char *key, unsigned long long *value)
+{
+    for (unsigned i = 0; i < gpu->value_count; i++)
+        if (strcmp(gpu->values[i].key, key) == 0) {
+            *value = gpu->values[i].value;
+            return true;
+        }
+    return false;
+}
+
 static void set_host_value(struct gpu_state *state, const char *key, const char *value)
 {
     if (strcmp(key, "driver") == 0)
@@ -35,6 +60,10 @@ static void set_host_value(struct gpu_state *state, const char *key, const char 
         state->hangs = atoi(value) != 0;
     else if (strcmp(key, "missing") == 0)
         copy(state->missing, sizeof state->missing, value);
+    else if (strcmp(key, "last_field") == 0)
+        state->last_field = (unsigned)atoi(value);
+    else if (strcmp(key, "events") == 0)
+        copy(state->events, sizeof state->events, value);
     else if (strcmp(key, "control") == 0)
         copy(state->control, sizeof state->control, value);
 }
@@ -88,16 +117,20 @@ static void set_gpu_value(struct gpu *gpu, const char *key, const char *value)
         gpu->error = atoi(value);
     else if (strcmp(key, "recovery_action") == 0)
         gpu->recovery_action = atoi(value);
-    else if (strcmp(key, "fabric_state") == 0)
-        gpu->fabric_state = atoi(value);
     else if (strcmp(key, "hangs") == 0)
         gpu->hangs = atoi(value) != 0;
     else if (strcmp(key, "remap_pending") == 0)
         gpu->remap_pending = atoi(value) != 0;
     else if (strcmp(key, "remap_failed") == 0)
         gpu->remap_failed = atoi(value) != 0;
+    else if (strcmp(key, "cluster_uuid") == 0)
+        copy(gpu->cluster_uuid, sizeof gpu->cluster_uuid, value);
+    else if (strcmp(key, "mig") == 0)
+        add_mig(gpu, value);
     else if (strcmp(key, "user") == 0)
         add_user(gpu, value);
+    else
+        add_value(gpu, key, value);
 }
 
 bool read_gpu_state(struct gpu_state *state)

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-enum { MAX_GPUS = 16, MAX_USERS = 16, TEXT = 96, LONG_TEXT = 512 };
+enum { MAX_GPUS = 16, MAX_USERS = 16, MAX_MIG = 8, MAX_VALUES = 64, TEXT = 96, LONG_TEXT = 1024 };
 
 struct gpu_user {
     unsigned pid;
@@ -28,6 +28,12 @@ struct cuda_trouble {
     unsigned peers_wrong;
 };
 
+/* A number that a product may or may not tell: what is not in the file is not supported. */
+struct gpu_value {
+    char key[TEXT / 2];
+    unsigned long long value;
+};
+
 struct gpu {
     unsigned index;
     unsigned minor;
@@ -41,11 +47,15 @@ struct gpu {
     unsigned links;
     int error;           /* NVML return code of every call that needs the hardware; 0 is fine */
     int recovery_action; /* field 230; -1 on a driver that does not tell */
-    int fabric_state;
     bool hangs;
     bool remap_pending;
     bool remap_failed;
     struct cuda_trouble cuda;
+    char cluster_uuid[TEXT]; /* 32 hexadecimal characters */
+    unsigned mig_count;
+    char mig[MAX_MIG][TEXT / 4]; /* profiles, e.g. 1g.10gb */
+    unsigned value_count;
+    struct gpu_value values[MAX_VALUES];
     unsigned user_count;
     struct gpu_user users[MAX_USERS];
 };
@@ -56,6 +66,8 @@ struct gpu_state {
     int init_error;           /* NVML return code of initialisation */
     bool hangs;               /* the driver answers nobody */
     char missing[LONG_TEXT];  /* comma-separated functions that this driver's library lacks */
+    unsigned last_field;      /* the highest number of a field that this driver knows */
+    char events[TEXT * 4];    /* path of the file in which events appear */
     char control[TEXT];       /* host:port of the machine's own controls */
     unsigned gpu_count;
     struct gpu gpus[MAX_GPUS];
@@ -66,6 +78,9 @@ bool read_gpu_state(struct gpu_state *state);
 
 /* Finds a GPU by index, UUID or PCI address (any width of domain); NULL if there is none. */
 const struct gpu *find_gpu(const struct gpu_state *state, const char *id);
+
+/* Finds what a GPU tells by this name; false if it does not. */
+bool gpu_tells(const struct gpu *gpu, const char *key, unsigned long long *value);
 
 /* Blocks for ever, as a call into a wedged driver does. */
 void hang(void);

@@ -1,7 +1,8 @@
-/* What the two halves of the simulated NVML share: its types, after NVML's documented C interface, and how a call
+/* What the parts of the simulated NVML share: its types, after NVML's documented C interface, and how a call
  * begins.
  *
- * A handle is the GPU's index + 1 in the state file that was read when it was made.
+ * A handle is the GPU's index + 1 in the state file that was read when it was made; a MIG device's has its place + 1 in
+ * the byte above.
  */
 #ifndef SICKBAY_NVML_H
 #define SICKBAY_NVML_H
@@ -22,10 +23,12 @@ enum {
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
+    TIMEOUT = 10,
     FUNCTION_NOT_FOUND = 13,
     GPU_IS_LOST = 15,
-    FIELD_RECOVERY_ACTION = 230,
-    VALUE_UNSIGNED_INT = 1,
+    ARGUMENT_VERSION_MISMATCH = 25,
+    UNKNOWN_ERROR = 999,
+    MIG_PLACE_SHIFT = 8,
 };
 
 struct pci_info {
@@ -69,6 +72,29 @@ struct fabric_info_versioned {
     uint8_t health_summary; /* version 3 only */
 };
 
+struct sram_status {
+    unsigned version;
+    unsigned long long aggregate_parity, aggregate_secded, aggregate_corrected;
+    unsigned long long volatile_parity, volatile_secded, volatile_corrected;
+    unsigned long long bucket_l2, bucket_sm, bucket_pcie, bucket_mcu, bucket_other;
+    unsigned threshold_exceeded;
+};
+
+struct row_histogram {
+    unsigned max, high, partial, low, none;
+};
+
+struct margin {
+    unsigned version;
+    int degrees;
+};
+
+struct event_data {
+    nvml_device device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+};
+
 struct memory_info {
     unsigned long long total, free, used;
 };
@@ -84,5 +110,12 @@ nvml_return enter(struct gpu_state *state, const char *function);
 /* The same for calls on one GPU; `identity` calls (UUID, address, name) answer though the GPU wants a reset. */
 nvml_return enter_gpu(struct gpu_state *state, const char *function, nvml_device handle, bool identity,
                       const struct gpu **gpu);
+
+/* One number that the GPU tells by the name `key`, or not. */
+nvml_return give_number(const char *function, nvml_device device, const char *key, unsigned long long *value);
+nvml_return give_unsigned(const char *function, nvml_device device, const char *key, unsigned *value);
+
+/* Copies text into the caller's buffer. */
+nvml_return give_text(char *target, unsigned size, const char *text);
 
 #endif

@@ -1,76 +1,102 @@
-/* libnvidia-ml.so.1 of a simulated host: the readings by which a GPU's health is judged, from the state file. */
+/* libnvidia-ml.so.1 of a simulated host: users, memory in use, heat, clocks and modes of a GPU. */
 #include "nvml.h"
 
 #include <string.h>
 
-EXPORTED nvml_return nvmlDeviceGetFieldValues(nvml_device device, int count, struct field_value *values)
+EXPORTED nvml_return nvmlDeviceGetCurrentClocksEventReasons(nvml_device device, unsigned long long *reasons)
 {
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, true, &gpu);
-    for (int i = 0; !result && i < count; i++) {
-        values[i].result = NOT_SUPPORTED;
-        if (values[i].field == FIELD_RECOVERY_ACTION && gpu->recovery_action >= 0) {
-            values[i].result = SUCCESS;
-            values[i].type = VALUE_UNSIGNED_INT;
-            values[i].value.wide = (unsigned long long)gpu->recovery_action;
-        }
-    }
+    return give_number(__func__, device, "clock_reasons", reasons);
+}
+
+/* The older name of the same. */
+EXPORTED nvml_return nvmlDeviceGetCurrentClocksThrottleReasons(nvml_device device, unsigned long long *reasons)
+{
+    return give_number(__func__, device, "clock_reasons", reasons);
+}
+
+EXPORTED nvml_return nvmlDeviceGetTemperature(nvml_device device, int sensor, unsigned *degrees)
+{
+    return sensor ? INVALID_ARGUMENT : give_unsigned(__func__, device, "temperature", degrees);
+}
+
+EXPORTED nvml_return nvmlDeviceGetTemperatureThreshold(nvml_device device, unsigned threshold, unsigned *degrees)
+{
+    static const char *const keys[] = {"shutdown_temperature", "slowdown_temperature", "memory_temperature_limit"};
+    if (threshold >= sizeof keys / sizeof *keys)
+        return NOT_SUPPORTED;
+    return give_unsigned(__func__, device, keys[threshold], degrees);
+}
+
+EXPORTED nvml_return nvmlDeviceGetMarginTemperature(nvml_device device, struct margin *margin)
+{
+    unsigned degrees = 0;
+    nvml_return result = give_unsigned(__func__, device, "margin", &degrees);
+    margin->degrees = (int)degrees;
     return result;
 }
 
-EXPORTED nvml_return nvmlDeviceGetRemappedRows(nvml_device device, unsigned *correctable, unsigned *uncorrectable,
-                                               unsigned *pending, unsigned *failed)
+EXPORTED nvml_return nvmlDeviceGetCurrPcieLinkWidth(nvml_device device, unsigned *lanes)
+{
+    return give_unsigned(__func__, device, "pcie_width", lanes);
+}
+
+EXPORTED nvml_return nvmlDeviceGetMaxPcieLinkWidth(nvml_device device, unsigned *lanes)
+{
+    return give_unsigned(__func__, device, "pcie_width_max", lanes);
+}
+
+EXPORTED nvml_return nvmlDeviceGetCurrPcieLinkGeneration(nvml_device device, unsigned *generation)
+{
+    return give_unsigned(__func__, device, "pcie_generation", generation);
+}
+
+EXPORTED nvml_return nvmlDeviceGetMaxPcieLinkGeneration(nvml_device device, unsigned *generation)
+{
+    return give_unsigned(__func__, device, "pcie_generation_max", generation);
+}
+
+EXPORTED nvml_return nvmlDeviceGetPersistenceMode(nvml_device device, unsigned *mode)
+{
+    return give_unsigned(__func__, device, "persistence", mode);
+}
+
+EXPORTED nvml_return nvmlDeviceGetGspFirmwareMode(nvml_device device, unsigned *enabled, unsigned *by_default)
+{
+    *by_default = 1;
+    return give_unsigned(__func__, device, "gsp", enabled);
+}
+
+EXPORTED nvml_return nvmlDeviceGetGspFirmwareVersion(nvml_device device, char *version)
+{
+    struct gpu_state state;
+    const struct gpu *gpu;
+    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
+    return result ? result : give_text(version, 64, state.driver);
+}
+
+EXPORTED nvml_return nvmlDeviceGetMigMode(nvml_device device, unsigned *current, unsigned *pending)
+{
+    nvml_return result = give_unsigned(__func__, device, "mig_mode", current);
+    return result ? result : give_unsigned(__func__, device, "mig_mode_pending", pending);
+}
+
+EXPORTED nvml_return nvmlDeviceGetMaxMigDeviceCount(nvml_device device, unsigned *count)
+{
+    *count = 7;
+    return give_unsigned(__func__, device, "mig_mode", &(unsigned){0});
+}
+
+EXPORTED nvml_return nvmlDeviceGetMigDeviceHandleByIndex(nvml_device device, unsigned place, nvml_device *mig)
 {
     struct gpu_state state;
     const struct gpu *gpu;
     nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
     if (result)
         return result;
-    *correctable = 0;
-    *uncorrectable = gpu->remap_pending || gpu->remap_failed;
-    *pending = gpu->remap_pending;
-    *failed = gpu->remap_failed;
+    if (place >= gpu->mig_count)
+        return NOT_FOUND;
+    *mig = (nvml_device)((uintptr_t)device | (uintptr_t)(place + 1) << MIG_PLACE_SHIFT);
     return SUCCESS;
-}
-
-/* Error type 1 is uncorrected; corrected errors do not happen here. */
-EXPORTED nvml_return nvmlDeviceGetTotalEccErrors(nvml_device device, int type, int counter, unsigned long long *count)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    (void)counter;
-    if (!result)
-        *count = type == 1 ? gpu->uncorrected_errors : 0;
-    return result;
-}
-
-EXPORTED nvml_return nvmlDeviceGetEccMode(nvml_device device, unsigned *current, unsigned *pending)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    *current = *pending = 1;
-    return result;
-}
-
-EXPORTED nvml_return nvmlDeviceGetMigMode(nvml_device device, unsigned *current, unsigned *pending)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    *current = *pending = 0;
-    return result;
-}
-
-EXPORTED nvml_return nvmlDeviceGetPersistenceMode(nvml_device device, unsigned *mode)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    *mode = 1;
-    return result;
 }
 
 EXPORTED nvml_return nvmlDeviceGetComputeRunningProcesses_v3(nvml_device device, unsigned *count,
@@ -124,48 +150,5 @@ EXPORTED nvml_return nvmlDeviceGetMemoryInfo_v2(nvml_device device, struct memor
     memory->reserved = 0;
     memory->free = plain.free;
     memory->used = plain.used;
-    return SUCCESS;
-}
-
-EXPORTED nvml_return nvmlDeviceGetNvLinkState(nvml_device device, unsigned link, unsigned *active)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    if (result)
-        return result;
-    if (link >= gpu->links)
-        return gpu->links ? INVALID_ARGUMENT : NOT_SUPPORTED;
-    *active = !(gpu->links_down >> link & 1);
-    return SUCCESS;
-}
-
-EXPORTED nvml_return nvmlDeviceGetGpuFabricInfo(nvml_device device, struct fabric_info *fabric)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    if (result)
-        return result;
-    memset(fabric, 0, sizeof *fabric);
-    fabric->state = (uint8_t)gpu->fabric_state;
-    return SUCCESS;
-}
-
-/* The version's top byte says whether the caller's structure has a summary (3) or not (2). */
-EXPORTED nvml_return nvmlDeviceGetGpuFabricInfoV(nvml_device device, struct fabric_info_versioned *fabric)
-{
-    struct gpu_state state;
-    const struct gpu *gpu;
-    nvml_return result = enter_gpu(&state, __func__, device, false, &gpu);
-    if (result)
-        return result;
-    memset(fabric->cluster_uuid, 0, sizeof fabric->cluster_uuid);
-    fabric->status = SUCCESS;
-    fabric->clique = 0;
-    fabric->state = (uint8_t)gpu->fabric_state;
-    fabric->health_mask = 0;
-    if (fabric->version >> 24 >= 3)
-        fabric->health_summary = 0;
     return SUCCESS;
 }

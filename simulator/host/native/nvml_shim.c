@@ -1,5 +1,5 @@
 /* libnvidia-ml.so.1 of a simulated host: start, system, handles and identity. The real pynvml loads it, so that the
- * code under test is the code that runs on a GPU node. What a GPU's health is read from is in nvml_readings.c.
+ * code under test is the code that runs on a GPU node. What a GPU's health is read from is in the other parts.
  */
 #include "nvml.h"
 
@@ -30,7 +30,7 @@ nvml_return enter_gpu(struct gpu_state *state, const char *function, nvml_device
                       const struct gpu **gpu)
 {
     nvml_return result = enter(state, function);
-    uintptr_t index = (uintptr_t)handle;
+    uintptr_t index = (uintptr_t)handle & ((1 << MIG_PLACE_SHIFT) - 1);
     if (result)
         return result;
     if (index == 0 || index > state->gpu_count)
@@ -41,7 +41,25 @@ nvml_return enter_gpu(struct gpu_state *state, const char *function, nvml_device
     return identity && (*gpu)->error != GPU_IS_LOST ? SUCCESS : (*gpu)->error;
 }
 
-static nvml_return give_text(char *target, unsigned size, const char *text)
+nvml_return give_number(const char *function, nvml_device device, const char *key, unsigned long long *value)
+{
+    struct gpu_state state;
+    const struct gpu *gpu;
+    nvml_return result = enter_gpu(&state, function, device, false, &gpu);
+    if (result)
+        return result;
+    return gpu_tells(gpu, key, value) ? SUCCESS : NOT_SUPPORTED;
+}
+
+nvml_return give_unsigned(const char *function, nvml_device device, const char *key, unsigned *value)
+{
+    unsigned long long number = 0;
+    nvml_return result = give_number(function, device, key, &number);
+    *value = (unsigned)number;
+    return result;
+}
+
+nvml_return give_text(char *target, unsigned size, const char *text)
 {
     if (strlen(text) >= size)
         return INSUFFICIENT_SIZE;
@@ -168,12 +186,20 @@ EXPORTED nvml_return nvmlDeviceGetUUID(nvml_device device, char *uuid, unsigned 
     return result ? result : give_text(uuid, size, gpu->uuid);
 }
 
+/* A MIG device is named after its GPU and its profile. */
 EXPORTED nvml_return nvmlDeviceGetName(nvml_device device, char *name, unsigned size)
 {
     struct gpu_state state;
     const struct gpu *gpu;
+    char text[2 * TEXT];
+    uintptr_t place = (uintptr_t)device >> MIG_PLACE_SHIFT;
     nvml_return result = enter_gpu(&state, __func__, device, true, &gpu);
-    return result ? result : give_text(name, size, gpu->name);
+    if (result)
+        return result;
+    if (place > gpu->mig_count)
+        return NOT_FOUND;
+    snprintf(text, sizeof text, place ? "%s MIG %s" : "%s", gpu->name, place ? gpu->mig[place - 1] : "");
+    return give_text(name, size, text);
 }
 
 EXPORTED nvml_return nvmlDeviceGetSerial(nvml_device device, char *serial, unsigned size)
