@@ -50,17 +50,10 @@ def _described() -> descriptor_pool.DescriptorPool:
     for name, fields in MESSAGES.items():
         made = file.message_type.add(name=name)
         for field, (number, kind, repeats) in fields.items():
-            made.field.add(
-                name=field,
-                number=number,
-                type=_MESSAGE if kind else _TEXT,
-                type_name=f".{_PACKAGE}.{kind}" if kind else "",
-                label=(
-                    descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
-                    if repeats
-                    else descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
-                ),
-            )
+            described = made.field.add(name=field, number=number, type=_MESSAGE if kind else _TEXT)
+            described.label = described.LABEL_REPEATED if repeats else described.LABEL_OPTIONAL
+            if kind:
+                described.type_name = f".{_PACKAGE}.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool
