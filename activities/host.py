@@ -102,7 +102,7 @@ class HostActivities:
     @activity.defn
     async def probe_host(self, request: ProbeRequest) -> HostProbe:
         """One full pass of all layers, now."""
-        return await _with_heartbeats(self._agent.probe(request.expected_gpus))
+        return await _with_heartbeats(self._agent.probe(request.expected_gpus, request.depth, request.burn_in))
 
     @activity.defn
     async def reset_gpus(self, request: ResetRequest) -> ResetReport:

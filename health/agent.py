@@ -1,75 +1,97 @@
 """The node agent: puts the layers together into the open faults of this node.
 
-Run by `workers.node`; probed by `activities.host`. Two loops that cannot hold each other up: the kernel log, which must
-go on when the driver hangs, and NVML. What clears a fault, and what an answer of NVML means, are rules of
-`sickbay.open_faults` and `sickbay.gpu_readings`; here is only order, memory and time.
+Run by `workers.node`; probed by `activities.host`. The kernel log has a loop of its own, which must go on when
+everything else hangs; all other checks run by `health.schedule`. What clears a fault is the rule of
+`sickbay.open_faults` for the log and of `sickbay.check_record` for the checks; here is only order, memory and time.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
-from health.kernel_faults import KernelFaults
-from health.kernel_log import KernelLogReader, Taken
-from health.nvml import ask_nvml
+from health.check import Check
+from health.inventory import Machine, look_at_machine
+from health.kernel_log_check import ABOUT_KERNEL_LOG
+from health.kernel_watch import KernelWatch
+from health.layers import checks as all_checks
+from health.schedule import DRIVER_LAYERS, FIRST_PASS_SECONDS, Schedule
 from health.settings import NodeSettings
-from health.state import AgentState, StateFile
-from sickbay.catalogue import fault_of
-from sickbay.conditions import FaultsAnnotation
-from sickbay.faults import Component, ComponentKind, Fault, merge_faults
-from sickbay.gpu_readings import (
-    Expectation,
-    NvmlAnswer,
-    gpu_faults,
-    known_gpus,
-    passes_after_reset,
-    readings,
-    unknown_checks,
-)
-from sickbay.node_conditions import CHECK_KERNEL_LOG
+from health.state import AgentMemory, AgentState
+from health.stuck_children import StuckChildren
+from sickbay.check_record import CheckRecord, CheckRun
+from sickbay.checks import ActiveDepth, CheckMoment, CheckReport, HostFacts, judged
+from sickbay.conditions import FaultsAnnotation, Inventory
+from sickbay.faults import Fault, update_faults
+from sickbay.gpu_readings import NvmlAnswer, known_gpus, passes_after_reset, readings
+from sickbay.node_conditions import CHECK_KERNEL_LOG, BlindCheck
 from sickbay.nodes import HostProbe
 from sickbay.open_faults import ResetMark, confirmed, with_happening, without_answered, without_quiet, without_reset
 
-_log = logging.getLogger(__name__)
+NVML: Final = "nvml"
+"""Name of the check whose answers also name the GPUs and prove resets."""
 
-AskNvml = Callable[[timedelta, str], NvmlAnswer]
+_LOOK_SECONDS: Final = 120.0
+"""Between two looks at what the machine has; each costs a process start."""
 
-_CATCH_UP_SECONDS: Final = 10.0
-"""How long a probe waits until the kernel log is read to its end; a whole ring takes less than a second."""
 
-_SILENT_LOG_SECONDS: Final = 30.0
-"""After this long without the kernel log its silence is a fault."""
+@runtime_checkable
+class GpuCheck(Check, Protocol):
+    """The check `nvml`, which tells more than an outcome."""
+
+    @property
+    def last_answer(self) -> NvmlAnswer | None:
+        """What NVML answered in the last run; None before the first."""
+        ...
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _checks(settings: NodeSettings) -> Iterable[Check]:
+    """The checks of every layer, and the one that only the agent has."""
+    layers = all_checks(settings)
+    return (*layers, StuckChildren(check.about.name for check in layers if check.about.layer in DRIVER_LAYERS))
+
+
 class NodeAgent:
     """The health of one node in one boot. All methods are for one event loop."""
 
-    def __init__(self, settings: NodeSettings, ask: AskNvml = ask_nvml, now: Callable[[], datetime] = _now) -> None:
-        """`ask` and `now` are given by tests. Raises OSError if the boot id cannot be read."""
+    def __init__(
+        self,
+        settings: NodeSettings,
+        checks: Iterable[Check] | None = None,
+        now: Callable[[], datetime] = _now,
+        look: Callable[[NodeSettings], Machine] = look_at_machine,
+    ) -> None:
+        """`checks`, `now` and `look` are given by tests. Raises OSError if the boot id cannot be read."""
         self._settings = settings
-        self._ask = ask
         self._now = now
-        self._file = StateFile(settings.state_dir / "agent.json", AgentState)
-        self._state = self._state_of_boot(settings.boot_id())
-        self._reader = KernelLogReader(
-            settings.kmsg_path, settings.kernel_log_rate, trust_user_records=settings.trust_user_records
+        self._look = look
+        self._memory = AgentMemory(settings.state_dir, settings.boot_id(), now)
+        self._log = KernelWatch(settings, self._state, now)
+        chosen = tuple(_checks(settings) if checks is None else checks)
+        self._gpu_check = next((check for check in chosen if isinstance(check, GpuCheck)), None)
+        moment = CheckMoment(
+            now=now(),
+            boot_id=self.boot_id,
+            boot_seen_at=self._state.boot_seen_at,
+            expected_gpus=settings.expected_gpus,
         )
-        remembered = (entry.fault for entry in self._state.open_faults)
-        self._kernel = KernelFaults(self._state.boot_id, self._state.sequence, remembered)
+        self.schedule = Schedule(chosen, self._state.checks, moment, now, self._ran)
         self._answer: NvmlAnswer | None = None
-        self._misses = 0
-        self._log_missing_since: datetime | None = now()
-        self._reading = asyncio.Lock()
-        self._driver = asyncio.Lock()
+        self._efa_devices: int | None = None
+        self._looking = asyncio.Lock()
+        self._looked = False
+        self._machine = HostFacts()
         self.changed = asyncio.Event()
         """Set when the report may have changed; whoever publishes it clears it."""
+
+    @property
+    def _state(self) -> AgentState:
+        return self._memory.state
 
     @property
     def boot_id(self) -> str:
@@ -84,176 +106,188 @@ class NodeAgent:
     @property
     def passed(self) -> bool:
         """Whether each layer has been looked at once since the start; before that nothing is published."""
-        return self._answer is not None and (self._log_missing_since is None or self._log_is_silent())
+        return self.schedule.passed and (self._log.missing_since is None or self._log.silent)
+
+    @property
+    def gpu_answer(self) -> NvmlAnswer | None:
+        """What NVML told in its last run; None if that run had no answer."""
+        return self._answer
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        self._reader.start()
-        # What a busy machine needs to start us is no silence of the log.
-        self._log_missing_since = self._now()
+        self._log.start()
         try:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._watch_kernel_log(), name="kernel log")
-                loops.create_task(self._watch_gpus(), name="nvml")
+                await self._look_at_machine()
+                loops.create_task(self.schedule.run(), name="checks")
+                loops.create_task(self._watch_machine(), name="machine")
+                await asyncio.sleep(FIRST_PASS_SECONDS)
+                self.changed.set()
         finally:
-            await asyncio.to_thread(self._reader.stop)
+            await asyncio.to_thread(self._log.stop)
 
     def report(self) -> FaultsAnnotation:
         """The open faults now, for publishing."""
+        answer = self._answer
         return FaultsAnnotation(
             boot_id=self.boot_id,
             reported_at=self._now(),
             faults=self._faults(),
-            checks_unknown=self._checks_unknown(),
+            checks_unknown=tuple(check.name for check in self.blind()),
             expected_gpus=self._settings.expected_gpus,
+            inventory=Inventory(
+                instance_type=self.schedule.host.instance_type,
+                gpus=None if answer is None else answer.count,
+                efa_devices=self._efa_devices,
+            ),
+            boot_seen_at=self._state.boot_seen_at,
         )
 
-    async def probe(self, expected_gpus: int | None = None) -> HostProbe:
-        """One full pass of all layers, now. Takes at most the deadlines of the layers."""
-        await self._read_kernel_log(to_end=True)
-        await self._ask_gpus()
-        answer = self._answer or NvmlAnswer(silent="not asked yet")
+    def blind(self) -> tuple[BlindCheck, ...]:
+        """The checks that cannot judge now, with what that leaves open."""
+        log = self._log
+        missing = BlindCheck(
+            name=CHECK_KERNEL_LOG, judges=ABOUT_KERNEL_LOG.judges, why=log.problem, since=log.missing_since
+        )
+        return (*((missing,) if log.missing_since else ()), *self.schedule.blind())
+
+    def check_reports(self) -> tuple[CheckReport, ...]:
+        """Every check as it stands, the kernel log first."""
+        return (self._kernel_log_report(), *self.schedule.reports())
+
+    async def probe(
+        self,
+        expected_gpus: int | None = None,
+        depth: ActiveDepth = ActiveDepth.NONE,
+        burn_in: timedelta = timedelta(minutes=3),
+    ) -> HostProbe:
+        """One full pass of all layers, now; on idle GPUs as far as `depth` says, loading them for `burn_in`.
+
+        Takes at most the deadlines of the layers.
+        """
         wanted = expected_gpus if expected_gpus is not None else self._settings.expected_gpus
+        await self._read_kernel_log(to_end=True)
+        await self._look_at_machine()
+        await self.schedule.pass_once(depth, burn_in, wanted)
+        answer = self._answer
+        if answer is None:
+            answer = NvmlAnswer(silent="not asked") if self.schedule.applies(NVML) else NvmlAnswer(count=0)
         return HostProbe(
             observed_at=self._now(),
             boot_id=self.boot_id,
             gpus=readings(answer),
             gpus_answered=answer.whole,
             expected_gpus=wanted,
-            faults=self._faults(wanted),
-            checks_unknown=self._checks_unknown(),
+            faults=self._faults(),
+            checks_unknown=tuple(check.name for check in self.blind()),
+            checks=self.check_reports(),
         )
 
     @asynccontextmanager
     async def driver_untouched(self) -> AsyncIterator[None]:
         """Keep the agent's own hands off the GPUs, which a reset needs."""
-        async with self._driver:
+        async with self.schedule.gate.untouched():
             yield
 
     async def note_reset(self, pcis: tuple[str, ...]) -> None:
-        """These GPUs were reset just now: what the log showed before counts no more, once a full pass is clean."""
+        """These GPUs were reset just now: what was seen before counts no more, once a full pass is clean."""
         await self._read_kernel_log(to_end=True)
-        mark = ResetMark(pcis=pcis, sequence=self._kernel.sequence)
+        mark = ResetMark(pcis=pcis, sequence=self._log.sequence)
         self._keep(self._state.model_copy(update={"unproven_resets": (*self._state.unproven_resets, mark)}))
-        await self._ask_gpus()
+        await self.schedule.run_check(NVML)
 
     async def _watch_kernel_log(self) -> None:
         while True:
             await self._read_kernel_log()
             await asyncio.sleep(self._settings.kernel_log_seconds)
 
-    async def _watch_gpus(self) -> None:
+    async def _watch_machine(self) -> None:
         while True:
-            await self._ask_gpus()
-            await asyncio.sleep(self._settings.probe_seconds)
+            await asyncio.sleep(_LOOK_SECONDS)
+            await self._look_at_machine(again=True)
+
+    async def _look_at_machine(self, *, again: bool = False) -> None:
+        """Learn what kind of machine this is; which checks apply follows from it."""
+        async with self._looking:
+            if self._looked and not again:
+                return
+            machine = await asyncio.to_thread(self._look, self._settings)
+            self._looked = True
+            self._efa_devices = machine.efa_devices
+            # A look that failed takes nothing back of what an earlier one saw.
+            if machine.host.pci_known or not self._machine.pci_known:
+                self._machine = machine.host
+            self._tell_host()
+
+    def _tell_host(self) -> None:
+        """Give the checks what the bus tells of the machine, and the driver of its GPUs."""
+        said = self._answer
+        if said is not None and said.gpus:
+            told = {"gpu_product": said.gpus[0].name, "driver_version": said.driver_version}
+            self._machine = self._machine.model_copy(update=told)
+        self.schedule.host = self._machine
 
     async def _read_kernel_log(self, *, to_end: bool = False) -> None:
-        async with self._reading:
-            taken = await self._take(to_end)
-            if taken.problem:
-                self._log_missing_since = self._log_missing_since or self._now()
-            elif self._log_missing_since and (taken.caught_up or taken.records):
-                self._log_missing_since = None
-                self.changed.set()
-            happening = await asyncio.to_thread(self._kernel.observe, taken.records, self._now())
-            before = self._state.open_faults
-            open_faults = with_happening(before, happening)
-            open_faults = without_quiet(open_faults, self._now(), timedelta(seconds=self._settings.quiet_seconds))
-            state = self._state.model_copy(update={"sequence": happening.sequence, "open_faults": open_faults})
-            # An older number on the disk goes with the older faults there: a restart then sees the rest happen again.
-            self._keep(state, durable=open_faults != before)
+        was_missing = self._log.missing_since is not None
+        happening = await self._log.read(to_end=to_end)
+        if was_missing and self._log.missing_since is None:
+            self.changed.set()
+        before = self._state.open_faults
+        open_faults = with_happening(before, happening)
+        open_faults = without_quiet(open_faults, self._now(), timedelta(seconds=self._settings.quiet_seconds))
+        state = self._state.model_copy(update={"sequence": happening.sequence, "open_faults": open_faults})
+        # An older number on the disk goes with the older faults there: a restart then sees the rest happen again.
+        self._keep(state, durable=open_faults != before)
 
-    async def _take(self, to_end: bool) -> Taken:
-        if to_end:
-            return await asyncio.to_thread(self._reader.take_all, _CATCH_UP_SECONDS)
-        return self._reader.take()
+    def _ran(self, before: CheckRecord, after: CheckRecord, run: CheckRun) -> None:
+        """A check has run: keep what it showed, and tell what is new."""
+        if after.name == NVML and self._gpu_check is not None:
+            self._take_answer(self._gpu_check.last_answer if run.answered else None)
+        self._keep(self._state, durable=after.essence() != before.essence() or self._memory.is_old)
+        self.changed.set()
 
-    async def _ask_gpus(self) -> None:
-        async with self._driver:
-            answer = await asyncio.to_thread(self._ask_once)
+    def _take_answer(self, answer: NvmlAnswer | None) -> None:
+        """What NVML said names GPUs, proves resets, and takes back what the log said of recovery actions."""
         self._answer = answer
-        self._misses = 0 if answer.whole and not self._short_of_gpus(answer) else self._misses + 1
+        if answer is None:
+            return
+        self._tell_host()
         known = known_gpus(answer, self._state.known_gpus)
         at_peace = [gpu.pci for gpu in readings(answer) if gpu.recovery_action == "none"]
         marks = self._state.unproven_resets
         # No pass runs during a reset, so one that is clean after the mark was set proves the reset.
         proven = [mark for mark in marks if passes_after_reset(answer, mark.pcis, known)]
+        for mark in proven:
+            self.schedule.reset_proven(mark.pcis)
         update = {
             "known_gpus": known,
             "open_faults": without_reset(without_answered(self._state.open_faults, at_peace), proven),
             "unproven_resets": tuple(mark for mark in marks if mark not in proven),
         }
         self._keep(self._state.model_copy(update=update))
-        self.changed.set()
-
-    def _ask_once(self) -> NvmlAnswer:
-        if self._settings.expected_gpus == 0:
-            return NvmlAnswer(count=0)
-        return self._ask(timedelta(seconds=self._settings.nvml_seconds), self._settings.nvml_library)
 
     def _keep(self, state: AgentState, *, durable: bool = True) -> None:
         if state.open_faults != self._state.open_faults:
             self.changed.set()
-        self._state = state
-        if not durable:
-            return
-        try:
-            self._file.store(state)
-        except OSError as error:
-            # Without its memory the agent only reads more after a restart; it must not stop watching for that.
-            _log.warning("cannot keep the agent's state in %s: %s", self._settings.state_dir, error.strerror)
+        self._memory.keep(state.model_copy(update={"checks": self.schedule.records}), durable=durable)
 
-    def _state_of_boot(self, boot_id: str) -> AgentState:
-        stored = self._file.load()
-        if stored is not None and stored.boot_id == boot_id:
-            return stored
-        return AgentState(boot_id=boot_id, boot_seen_at=self._now())
-
-    def _faults(self, expected_gpus: int | None = None) -> tuple[Fault, ...]:
+    def _faults(self) -> tuple[Fault, ...]:
         logged = (entry.fault for entry in self._state.open_faults)
-        read = (*self._faults_of_gpus(expected_gpus), *self._faults_of_monitors())
-        return merge_faults(confirmed(logged, read), read)
+        silence = self._log.silence()
+        read = (*self.schedule.faults(), *((silence,) if silence else ()))
+        # One thing seen by two sources is one fault, whose counts do not add up.
+        return update_faults(confirmed(logged, read), read)
 
-    def _faults_of_gpus(self, expected_gpus: int | None) -> tuple[Fault, ...]:
-        if self._answer is None:
-            return ()
-        count = self._settings.expected_gpus if expected_gpus is None else expected_gpus
-        found = gpu_faults(self._answer, self._expectation(count))
-        certain = self._misses >= self._settings.nvml_misses
-        return tuple(fault for fault in found if certain or fault.code != "gpu-missing")
-
-    def _faults_of_monitors(self) -> tuple[Fault, ...]:
-        found = []
-        if self._log_is_silent():
-            found.append(self._monitor_fault("kernel-log-silent", CHECK_KERNEL_LOG, "the kernel log cannot be read"))
-        answer = self._answer
-        if answer is not None and answer.starting:
-            if not self._still_starting():
-                found.append(self._monitor_fault("driver-not-loaded", "nvml", "NVML finds no driver"))
-        elif answer is not None and not answer.whole and self._misses >= self._settings.nvml_misses:
-            words = answer.silent or f"NVML refuses with error {answer.failed}"
-            found.append(self._monitor_fault("nvml-silent", "nvml", words))
-        return tuple(found)
-
-    def _monitor_fault(self, code: str, monitor: str, evidence: str) -> Fault:
-        component = Component(kind=ComponentKind.MONITOR, id=monitor)
-        return fault_of(code, component, seen=self._now(), boot_id=self.boot_id, evidence=(evidence,))
-
-    def _checks_unknown(self) -> tuple[str, ...]:
-        answer = self._answer or NvmlAnswer(silent="not asked yet")
-        unknown = unknown_checks(answer) or (("nvml",) if 0 < self._misses < self._settings.nvml_misses else ())
-        return (*((CHECK_KERNEL_LOG,) if self._log_missing_since else ()), *unknown)
-
-    def _expectation(self, count: int | None) -> Expectation:
-        return Expectation(boot_id=self.boot_id, seen=self._now(), count=count, known=self._state.known_gpus)
-
-    def _short_of_gpus(self, answer: NvmlAnswer) -> bool:
-        expected = self._expectation(self._settings.expected_gpus)
-        return any(fault.code == "gpu-missing" for fault in gpu_faults(answer, expected))
-
-    def _still_starting(self) -> bool:
-        return self._now() - self._state.boot_seen_at < timedelta(seconds=self._settings.starting_seconds)
-
-    def _log_is_silent(self) -> bool:
-        since = self._log_missing_since
-        return since is not None and self._now() - since > timedelta(seconds=_SILENT_LOG_SECONDS)
+    def _kernel_log_report(self) -> CheckReport:
+        faults = tuple(entry.fault for entry in self._state.open_faults)
+        unread = self._log.problem if self._log.missing_since else ""
+        outcome = judged(faults, unread)
+        return CheckReport(
+            name=CHECK_KERNEL_LOG,
+            layer=ABOUT_KERNEL_LOG.layer,
+            result=outcome.result,
+            why=outcome.why,
+            at=self._now(),
+            faults=faults,
+        )

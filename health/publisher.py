@@ -63,7 +63,7 @@ class Publisher:
             self._agent.changed.clear()
         self._agent.changed.clear()
         report = self._agent.report()
-        conditions = node_conditions(report.faults, report.checks_unknown)
+        conditions = node_conditions(report.faults, self._agent.blind())
         await self._write_conditions(conditions, report.reported_at)
         # Last, because it carries the boot id: a fresh annotation never stands beside another boot's conditions.
         await self._write_annotation(report)

@@ -6,12 +6,14 @@ absent: the kernel log is then read from the start of the boot again, so nothing
 
 import logging
 import os
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
+from sickbay.check_record import CheckRecord
 from sickbay.gpu_readings import KnownGpu
 from sickbay.model import Frozen
 from sickbay.open_faults import OpenFault, ResetMark
@@ -19,6 +21,9 @@ from sickbay.open_faults import OpenFault, ResetMark
 _log = logging.getLogger(__name__)
 
 Model = TypeVar("Model", bound=Frozen)
+
+_STORE_EVERY: Final = timedelta(seconds=30)
+"""Between two writings of a state that differs in times and baselines alone."""
 
 
 class AgentState(Frozen):
@@ -33,6 +38,8 @@ class AgentState(Frozen):
     known_gpus: tuple[KnownGpu, ...] = ()
     unproven_resets: tuple[ResetMark, ...] = ()
     """Resets after which no pass has found the GPUs well yet."""
+    checks: tuple[CheckRecord, ...] = ()
+    """What the runs of each check have shown."""
 
 
 class StateFile(Generic[Model]):
@@ -66,3 +73,35 @@ class StateFile(Generic[Model]):
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+class AgentMemory:
+    """The agent's state, and its file."""
+
+    def __init__(self, folder: Path, boot_id: str, now: Callable[[], datetime]) -> None:
+        """What an earlier agent of this boot left in `folder` is the beginning."""
+        self._folder = folder
+        self._file = StateFile(folder / "agent.json", AgentState)
+        self._now = now
+        stored = self._file.load()
+        if stored is None or stored.boot_id != boot_id:
+            stored = AgentState(boot_id=boot_id, boot_seen_at=now())
+        self.state = stored
+        self._stored_at: datetime | None = None
+
+    @property
+    def is_old(self) -> bool:
+        """Whether what is on the disk is older than need be, though nothing in it is wrong."""
+        return self._stored_at is None or self._now() - self._stored_at >= _STORE_EVERY
+
+    def keep(self, state: AgentState, *, durable: bool) -> None:
+        """Remember a state; over the end of the process only if `durable`, which waits for the disk."""
+        self.state = state
+        if not durable:
+            return
+        try:
+            self._file.store(state)
+        except OSError as error:
+            # Without its memory the agent only reads more after a restart; it must not stop watching for that.
+            _log.warning("cannot keep the agent's state in %s: %s", self._folder, error.strerror)
+        self._stored_at = self._now()

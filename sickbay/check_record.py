@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.catalogue import fault_of
+from sickbay.catalogue import fault_of, lookup
 from sickbay.checks import CheckAbout, CheckOutcome, CheckReport, CheckResult, unknown
 from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung, update_faults
 from sickbay.model import Frozen
@@ -154,11 +154,18 @@ def silence_of(record: CheckRecord, about: CheckAbout, now: datetime, boot_id: s
     stale = _staleness(record, about, now)
     if not stale and not record.bad_runs:
         return None
-    monitor = Component(kind=ComponentKind.MONITOR, id=record.name)
-    evidence = f"check {record.name} cannot judge: {stale or record.why}"
-    fault = fault_of(_SILENT, monitor, seen=record.dark_since or record.ran_at, boot_id=boot_id, evidence=(evidence,))
-    lasts = stale or record.bad_runs >= about.misses
+    lasts = bool(stale) or record.bad_runs >= about.misses
+    own_code = f"{record.name}-silent"
+    if lookup(own_code).known:
+        # Such a code means a silence that lasts.
+        return _silence(own_code, record, stale or record.why, boot_id) if lasts else None
+    fault = _silence(_SILENT, record, stale or record.why, boot_id)
     return fault.model_copy(update={"rung": Rung.BLOCK_NEW_WORK}) if lasts else fault
+
+
+def _silence(code: str, record: CheckRecord, why: str, boot_id: str) -> Fault:
+    monitor = Component(kind=ComponentKind.MONITOR, id=record.name)
+    return fault_of(code, monitor, seen=record.dark_since or record.ran_at, boot_id=boot_id, evidence=(why,))
 
 
 def _staleness(record: CheckRecord, about: CheckAbout, now: datetime) -> str:

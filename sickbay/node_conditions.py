@@ -6,10 +6,11 @@ nobody knows, which is neither good nor bad (design, 3.1).
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from sickbay.faults import ComponentKind, Fault, FaultClass, Rung
+from sickbay.faults import ComponentKind, Fault, FaultClass, Moment, Rung
 from sickbay.model import Frozen
 from sickbay.names import CONDITION_FABRIC, CONDITION_GPU, CONDITION_HOST, CONDITION_NETWORK, CONDITIONS
 
@@ -21,6 +22,9 @@ _MAX_MESSAGE: Final = 1024
 
 _FAULTS_NAMED: Final = 8
 """Faults named in one message; the annotation has them all."""
+
+_WHY_CHARACTERS: Final = 160
+"""Of why one check cannot judge, in one message."""
 
 _FAULTS_PUBLISHED: Final = 64
 _EVIDENCE_LINES: Final = 2
@@ -46,6 +50,17 @@ class NodeCondition(Frozen):
     message: str
 
 
+class BlindCheck(Frozen):
+    """A check that cannot judge now."""
+
+    name: str
+    judges: tuple[ComponentKind, ...]
+    """Kinds of parts of which nobody knows how they are."""
+    why: str = ""
+    since: datetime | None = None
+    """Since when; None if it has not judged anything yet."""
+
+
 def condition_of(fault: Fault) -> str:
     """The condition that a fault belongs to."""
     match fault.fault_class:
@@ -55,7 +70,11 @@ def condition_of(fault: Fault) -> str:
             return CONDITION_NETWORK
         case FaultClass.HOST | FaultClass.STORAGE:
             return CONDITION_HOST
-    match fault.component.kind:
+    return _condition_of_kind(fault.component.kind)
+
+
+def _condition_of_kind(kind: ComponentKind) -> str:
+    match kind:
         case ComponentKind.NVLINK | ComponentKind.NVSWITCH:
             return CONDITION_FABRIC
         case ComponentKind.NIC:
@@ -72,28 +91,39 @@ def makes_bad(fault: Fault) -> bool:
     return fault.fault_class not in blameless and fault.rung is not Rung.NONE
 
 
-def node_conditions(faults: Iterable[Fault], checks_unknown: Iterable[str]) -> tuple[NodeCondition, ...]:
-    """All conditions of ours for these open faults and checks that could not judge."""
-    known, unknown = tuple(faults), tuple(checks_unknown)
-    return tuple(_condition(name, known, unknown) for name in CONDITIONS)
+def node_conditions(faults: Iterable[Fault], blind: Iterable[BlindCheck]) -> tuple[NodeCondition, ...]:
+    """All conditions of ours for these open faults and checks that cannot judge."""
+    unseeing = tuple(blind)
+    # What a check that cannot judge leaves open is told by its kinds of parts, and not as a fault of a monitor too.
+    names = {check.name for check in unseeing}
+    known = tuple(fault for fault in faults if not (_is_dark(fault) and fault.component.id in names))
+    return tuple(_condition(name, known, unseeing) for name in CONDITIONS)
 
 
-def _condition(name: str, faults: tuple[Fault, ...], checks_unknown: tuple[str, ...]) -> NodeCondition:
+def _condition(name: str, faults: tuple[Fault, ...], blind: tuple[BlindCheck, ...]) -> NodeCondition:
     mine = tuple(fault for fault in faults if condition_of(fault) == name)
     bad = tuple(fault for fault in mine if makes_bad(fault))
     if bad:
         worst = max(bad, key=lambda fault: fault.rung.strength)
         return _say(name, ConditionStatus.FALSE, _camel(worst.code), _list_of(bad))
-    dark = tuple(fault for fault in mine if fault.fault_class is FaultClass.MONITOR_UNAVAILABLE)
-    blind = tuple(check for check in checks_unknown if check == CHECK_KERNEL_LOG or name == CONDITION_GPU)
-    if dark or blind:
-        words = [f"cannot judge: {', '.join(blind)}"] if blind else []
+    dark = tuple(fault for fault in mine if _is_dark(fault))
+    unseen = tuple(check for check in blind if name in map(_condition_of_kind, check.judges))
+    if dark or unseen:
+        words = [f"cannot judge: {'; '.join(map(_words_of, unseen))}"] if unseen else []
         return _say(
             name, ConditionStatus.UNKNOWN, "CannotJudge", "; ".join([*words, *([_list_of(dark)] if dark else [])])
         )
     if mine:
         return _say(name, ConditionStatus.TRUE, "NoFaultOfTheNode", f"seen, but not the node's fault: {_list_of(mine)}")
     return _say(name, ConditionStatus.TRUE, "NoFault", "no fault is open")
+
+
+def _is_dark(fault: Fault) -> bool:
+    return fault.fault_class is FaultClass.MONITOR_UNAVAILABLE
+
+
+def _words_of(check: BlindCheck) -> str:
+    return f"{check.name}{_since(check.since)}" + (f" ({check.why[:_WHY_CHARACTERS]})" if check.why else "")
 
 
 def _say(name: str, status: ConditionStatus, reason: str, message: str) -> NodeCondition:
@@ -103,12 +133,22 @@ def _say(name: str, status: ConditionStatus, reason: str, message: str) -> NodeC
 def _list_of(faults: tuple[Fault, ...]) -> str:
     strongest_first = sorted(faults, key=lambda fault: -fault.rung.strength)
     words = [
-        f"{fault.code} on {fault.component.kind} {fault.component.id}"
+        f"{fault.code} on {fault.component.kind} {fault.component.id}{_since(fault.first_seen)}"
         + (f" ({fault.count} times)" if fault.count > 1 else "")
         for fault in strongest_first[:_FAULTS_NAMED]
     ]
     more = len(faults) - len(words)
     return "; ".join(words) + (f"; and {more} more" if more > 0 else "")
+
+
+def _since(moment: Moment | None) -> str:
+    match moment:
+        case None:
+            return ""
+        case datetime():
+            return f" since {moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        case _:
+            return f" since {moment:.0f} s after the boot"
 
 
 def _camel(code: str) -> str:

@@ -77,6 +77,8 @@ async def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             expected_gpus=8,
             kmsg_path=machine.driver.kernel_log.path,
             boot_id_path=machine.folder / "run" / "boot_id",
+            host_root=machine.folder / "run" / "host",
+            watch_clock=False,
             nvidia_smi=str(programs.nvidia_smi),
             nvml_library=str(programs.nvml_library),
             reboot_command=str(programs.reboot),

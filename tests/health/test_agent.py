@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from health import agent as agent_module
 from health.agent import NodeAgent
+from health.check import Check
+from health.inventory import Machine
+from health.kernel_watch import SILENT_LOG_SECONDS
+from health.nvml_check import AskNvml, NvmlCheck
 from health.settings import NodeSettings
+from sickbay.checks import HostFacts
 from sickbay.gpu_readings import GpuAnswer, NvmlAnswer
 from tests.eventually import eventually
 
@@ -47,6 +51,8 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.log = KernelLogFile(folder / "kmsg")
         self.nvml = Nvml()
+        self.checks: tuple[Check, ...] = ()
+        self.machine = Machine(HostFacts(instance_type="p5.48xlarge", pci_known=True), efa_devices=32)
         self.now = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
         self.boot_id_path = folder / "boot_id"
         self.boot_id_path.write_text("boot-1\n")
@@ -61,10 +67,15 @@ class Node:
             quiet_seconds=900,
         )
 
+    def make(self, ask: AskNvml, **settings: Any) -> NodeAgent:
+        """An agent that does not run yet."""
+        chosen = self.settings.model_copy(update=settings)
+        return NodeAgent(chosen, (NvmlCheck(chosen, ask), *self.checks), lambda: self.now, lambda _: self.machine)
+
     @asynccontextmanager
     async def agent(self, **settings: Any) -> AsyncIterator[NodeAgent]:
         """The agent while it runs."""
-        agent = NodeAgent(self.settings.model_copy(update=settings), self.nvml, lambda: self.now)
+        agent = self.make(self.nvml, **settings)
         running = asyncio.create_task(agent.run())
         try:
             await eventually(lambda: agent.passed)
@@ -113,11 +124,11 @@ async def test_the_kernel_log_is_heard_while_nvml_hangs(node: Node) -> None:
         asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
         return NvmlAnswer(silent="no answer in time")
 
-    agent = NodeAgent(node.settings, hang, lambda: node.now)
+    agent = node.make(hang)
     running = asyncio.create_task(agent.run())
     node.log.write(XID_119)
     await eventually(shows(agent, "xid-119"))
-    assert agent.report().checks_unknown == ("nvml",)
+    assert "nvml" in agent.report().checks_unknown
     release.set()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -222,7 +233,7 @@ async def test_a_kernel_log_that_cannot_be_read_is_unknown_at_once_and_a_fault_s
         node.log.path.unlink()
         await eventually(lambda: agent.report().checks_unknown == ("kernel-log",))
         assert codes(agent) == []
-        node.now += timedelta(seconds=agent_module._SILENT_LOG_SECONDS + 1)
+        node.now += timedelta(seconds=SILENT_LOG_SECONDS + 1)
         await eventually(shows(agent, "kernel-log-silent"))
         node.log.path.write_bytes(b"")
         await eventually(shows(agent))
@@ -230,8 +241,8 @@ async def test_a_kernel_log_that_cannot_be_read_is_unknown_at_once_and_a_fault_s
 
 async def test_an_agent_that_starts_slowly_does_not_take_its_own_start_for_silence_of_the_log(node: Node) -> None:
     node.log.path.unlink()
-    agent = NodeAgent(node.settings, node.nvml, lambda: node.now)
-    node.now += timedelta(seconds=agent_module._SILENT_LOG_SECONDS + 1)
+    agent = node.make(node.nvml)
+    node.now += timedelta(seconds=SILENT_LOG_SECONDS + 1)
     running = asyncio.create_task(agent.run())
     await eventually(lambda: node.nvml.asked > 1)
     assert (agent.passed, codes(agent)) == (False, [])

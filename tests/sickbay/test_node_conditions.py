@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,15 +8,24 @@ from sickbay.catalogue import fault_of
 from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Component, ComponentKind, Fault
 from sickbay.names import CONDITION_FABRIC, CONDITION_GPU, CONDITION_HOST, CONDITION_NETWORK, CONDITIONS
-from sickbay.node_conditions import ConditionStatus, NodeCondition, bounded, node_conditions
+from sickbay.node_conditions import BlindCheck, ConditionStatus, NodeCondition, bounded, node_conditions
 
 
 def fault(code: str, kind: ComponentKind = ComponentKind.GPU, name: str = "0000:61:00") -> Fault:
     return fault_of(code, Component(kind=kind, id=name), boot_id="boot-1", evidence=(f"a line of {code}",))
 
 
+BLIND = {
+    "nvml": BlindCheck(name="nvml", judges=(ComponentKind.GPU,), why="no answer in time"),
+    "kernel-log": BlindCheck(name="kernel-log", judges=tuple(ComponentKind)),
+    "efa": BlindCheck(name="efa", judges=(ComponentKind.NIC,), since=datetime(2026, 11, 30, 12, 5, tzinfo=UTC)),
+    "processes": BlindCheck(name="processes", judges=(ComponentKind.DRIVER, ComponentKind.HOST)),
+}
+
+
 def conditions(*faults: Fault, unknown: tuple[str, ...] = ()) -> dict[str, NodeCondition]:
-    return {condition.type: condition for condition in node_conditions(faults, unknown)}
+    blind = tuple(BLIND[name] for name in unknown)
+    return {condition.type: condition for condition in node_conditions(faults, blind)}
 
 
 def bad(*faults: Fault, unknown: tuple[str, ...] = ()) -> list[str]:
@@ -56,6 +67,32 @@ def test_a_blind_monitor_is_neither_good_nor_bad() -> None:
     assert bad(silent) == [CONDITION_GPU]
     assert bad(unknown=("nvml",)) == [CONDITION_GPU]
     assert bad(unknown=("kernel-log",)) == list(CONDITIONS)
+
+
+@pytest.mark.parametrize(
+    ("check", "unknown"),
+    [
+        ("nvml", [CONDITION_GPU]),
+        ("kernel-log", list(CONDITIONS)),
+        ("efa", [CONDITION_NETWORK]),
+        ("processes", [CONDITION_GPU, CONDITION_HOST]),
+    ],
+)
+def test_a_check_that_cannot_judge_leaves_open_what_it_judges_and_nothing_else(check: str, unknown: list[str]) -> None:
+    assert bad(unknown=(check,)) == unknown
+    silent = fault("check-silent", ComponentKind.MONITOR, check)
+    assert bad(silent, unknown=(check,)) == unknown
+
+
+def test_a_message_tells_what_is_wrong_and_since_when() -> None:
+    since = datetime(2026, 11, 30, 11, 58, tzinfo=UTC)
+    dated = fault("xid-79").model_copy(update={"first_seen": since})
+    early = fault("xid-119").model_copy(update={"first_seen": 12.5})
+    message = conditions(dated, early)[CONDITION_GPU].message
+    assert "xid-79 on gpu 0000:61:00 since 2026-11-30 11:58 UTC" in message
+    assert "xid-119 on gpu 0000:61:00 since 12 s after the boot" in message
+    assert conditions(unknown=("efa",))[CONDITION_NETWORK].message == "cannot judge: efa since 2026-11-30 12:05 UTC"
+    assert conditions(unknown=("nvml",))[CONDITION_GPU].message == "cannot judge: nvml (no answer in time)"
 
 
 def test_a_fault_outranks_a_blind_monitor() -> None:

@@ -1,0 +1,93 @@
+"""The kernel log as the agent follows it: what happened since the last look, and since when it cannot be read.
+
+Used by the agent. Reading is `health.kernel_log`, memory over restarts is `health.kernel_faults`; which faults are
+still open is the rule of `sickbay.open_faults`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from health.kernel_faults import KernelFaults
+from health.kernel_log import KernelLogReader, Taken
+from health.settings import NodeSettings
+from health.state import AgentState
+from sickbay.catalogue import fault_of
+from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.node_conditions import CHECK_KERNEL_LOG
+from sickbay.open_faults import Happening
+
+CATCH_UP_SECONDS: Final = 10.0
+"""How long a probe waits until the log is read to its end; a whole ring takes less than a second."""
+
+SILENT_LOG_SECONDS: Final = 30.0
+"""After this long without the log its silence is a fault."""
+
+
+class KernelWatch:
+    """The kernel log of one boot. All methods are for one event loop."""
+
+    def __init__(self, settings: NodeSettings, state: AgentState, now: Callable[[], datetime]) -> None:
+        """`state` is what an earlier agent of this boot remembered."""
+        self._reader = KernelLogReader(
+            settings.kmsg_path, settings.kernel_log_rate, trust_user_records=settings.trust_user_records
+        )
+        self._faults = KernelFaults(state.boot_id, state.sequence, (entry.fault for entry in state.open_faults))
+        self._boot_id = state.boot_id
+        self._now = now
+        self._reading = asyncio.Lock()
+        self.missing_since: datetime | None = now()
+        """Since when the log cannot be read, or has not been; None while it can."""
+        self.problem = "not read yet"
+        """Why, in words."""
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last record that was read."""
+        return self._faults.sequence
+
+    @property
+    def silent(self) -> bool:
+        """Whether the log has been missing for so long that it is a fault."""
+        since = self.missing_since
+        return since is not None and (self._now() - since).total_seconds() > SILENT_LOG_SECONDS
+
+    def start(self) -> None:
+        """Begin reading."""
+        self._reader.start()
+        # What a busy machine needs to start us is no silence of the log.
+        self.missing_since = self._now()
+
+    def stop(self) -> None:
+        """End reading. Blocking, for two seconds at most."""
+        self._reader.stop()
+
+    async def read(self, *, to_end: bool = False) -> Happening:
+        """What happened since the last look; up to this moment if `to_end`, for which it may wait."""
+        async with self._reading:
+            taken = await self._take(to_end)
+            if taken.problem:
+                self.missing_since = self.missing_since or self._now()
+                self.problem = taken.problem
+            elif taken.caught_up or taken.records:
+                self.missing_since = None
+            return await asyncio.to_thread(self._faults.observe, taken.records, self._now())
+
+    def silence(self) -> Fault | None:
+        """The fault of a log that is silent."""
+        if not self.silent:
+            return None
+        monitor = Component(kind=ComponentKind.MONITOR, id=CHECK_KERNEL_LOG)
+        return fault_of(
+            "kernel-log-silent",
+            monitor,
+            seen=self.missing_since,
+            boot_id=self._boot_id,
+            evidence=("the kernel log cannot be read",),
+        )
+
+    async def _take(self, to_end: bool) -> Taken:
+        if to_end:
+            return await asyncio.to_thread(self._reader.take_all, CATCH_UP_SECONDS)
+        return self._reader.take()
