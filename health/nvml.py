@@ -1,6 +1,6 @@
 """The NVML layer: asks the driver through a child with a hard deadline, and reads what the child said.
 
-Called by the node agent. The meaning of the answers is in `sickbay.gpu_readings`. When earlier children hang in the
+Called by `health.nvml_check`. The meaning of the answers is in `sickbay.gpu_readings`. When earlier children hang in the
 driver for good, no more are started: each would hang too and hold a process until the reboot.
 """
 
@@ -23,6 +23,7 @@ MAX_LEAKED: Final = 3
 
 class _Line(Frozen):
     count: int | None = None
+    driver_version: str = ""
     failed: int | None = None
     gpu: GpuAnswer | None = None
     end: bool = False
@@ -44,6 +45,7 @@ def read_answer(result: ChildResult) -> NvmlAnswer:
     ended = failed is not None or any(line.end for line in lines)
     return NvmlAnswer(
         count=next((line.count for line in lines if line.count is not None), None),
+        driver_version=next((line.driver_version for line in lines if line.driver_version), ""),
         failed=failed,
         gpus=tuple(line.gpu for line in lines if line.gpu is not None),
         silent="" if ended else result.words,

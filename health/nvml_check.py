@@ -1,11 +1,14 @@
-"""NVML as one check among the others, from what `health.nvml` is told.
+"""NVML as one check among the others: every GPU asked everything, and judged beside what this boot has shown.
 
-Listed in `health.layers`; the agent also takes the GPUs' names and the proofs of resets from its answers. What an
-answer means is in `sickbay.gpu_readings`.
+Listed in `health.layers`; the agent also takes the GPUs' names and the proofs of resets from `last_answer`. What an
+answer means is in `sickbay.gpu_readings`; here are only order, memory, and the driver that is not there.
 """
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Final
+
+from pydantic import ValidationError
 
 from health.nvml import ask_nvml
 from health.settings import NodeSettings
@@ -17,20 +20,45 @@ from sickbay.checks import (
     CheckMoment,
     CheckOutcome,
     HostFacts,
+    healthy,
     judged,
     starting,
     unknown,
 )
-from sickbay.faults import Component, ComponentKind
-from sickbay.gpu_readings import Expectation, KnownGpu, NvmlAnswer, gpu_faults, known_gpus, unknown_checks
+from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.gpu_readings import (
+    Expectation,
+    GpuHistory,
+    NvmlAnswer,
+    gpu_faults,
+    remember,
+    told_besides,
+    under_way,
+    unjudged,
+)
+from sickbay.gpu_readings.answer import LIBRARY_NOT_FOUND
+from sickbay.instance_types import limits_of
 from sickbay.model import Frozen
 
 AskNvml = Callable[[timedelta, str], NvmlAnswer]
 
+THRESHOLDS: Final = (
+    "GPUs: as many as the machine's type has (SICKBAY_EXPECTED_GPUS), else as this boot has shown",
+    "ECC: any uncorrected error since the driver was loaded, or a GPU's own limit of SRAM errors",
+    "row remapping: pending, failed, or 512 rows for uncorrected errors; before Ampere 63 retired pages, or one pending",
+    "clocks: held down by the hardware in 0.6 of the looks of 10 minutes",
+    "temperature: the GPU's own limits of slowing down",
+    "NVLinks: down that were up in this boot, or while others of the GPU or of its board are up; 100 errors an hour are"
+    " told",
+    "fabric: not registered 10 minutes after the boot, refused, or complained of by its health mask",
+    "PCIe: fewer lanes than most of the peers, or than earlier in this boot",
+)
+
 
 class _Memory(Frozen):
-    known: tuple[KnownGpu, ...] = ()
+    history: GpuHistory = GpuHistory()
     short: int = 0
+    """Passes in a row that missed a GPU."""
 
 
 class NvmlCheck:
@@ -46,8 +74,10 @@ class NvmlCheck:
             layer=CheckLayer.NVML,
             judges=(ComponentKind.GPU, ComponentKind.NVLINK),
             cost=CheckCost.CHEAP,
-            looks_at="Every GPU through NVML.",
-            source="NVIDIA, NVML",
+            looks_at="Every GPU through NVML: presence, the driver's verdict, ECC, spare memory, clocks, temperatures,"
+            " NVLinks, registration with the fabric manager, MIG and other modes, PCIe lanes, processes.",
+            source="NVIDIA's documents of NVML; gpud, gcm, DCGM and AWS' and Azure's checks for the limits",
+            thresholds=THRESHOLDS,
             every=every,
             deadline=timedelta(seconds=settings.nvml_seconds),
             fresh_for=max(timedelta(minutes=5), 3 * every),
@@ -57,35 +87,76 @@ class NvmlCheck:
         )
 
     def applies(self, host: HostFacts) -> str:
-        """Everywhere but on nodes that are to have no GPU."""
-        del host
-        return "no GPU is expected" if self._settings.expected_gpus == 0 else ""
+        """Everywhere but on nodes that are to have no GPU, or have none on their bus and are promised none."""
+        if self._settings.expected_gpus == 0:
+            return "no GPU is expected"
+        none = host.pci_known and not host.pci_gpus and not self._settings.expected_gpus
+        return "no NVIDIA GPU on the PCI bus" if none else ""
 
     def run(self, moment: CheckMoment) -> CheckOutcome:
         """Ask once."""
         answer = self._ask(self.about.deadline, self._settings.nvml_library)
         self.last_answer = answer
-        memory = _Memory.model_validate_json(moment.memory or "{}")
-        known = known_gpus(answer, memory.known)
-        expected = Expectation(boot_id=moment.boot_id, seen=moment.now, count=moment.expected_gpus, known=known)
         if answer.starting:
-            if moment.now - moment.boot_seen_at < self.about.starting_for:
-                return starting("NVML finds no driver", moment.memory)
-            monitor = Component(kind=ComponentKind.MONITOR, id="nvml")
-            missing = fault_of(
-                "driver-not-loaded",
-                monitor,
-                seen=moment.now,
-                boot_id=moment.boot_id,
-                evidence=("NVML finds no driver",),
-            )
-            return judged([missing], memory=moment.memory)
-        found = gpu_faults(answer, expected)
-        short = memory.short + 1 if any(fault.code == "gpu-missing" for fault in found) else 0
-        certain = short >= self.about.misses
-        kept = [fault for fault in found if certain or fault.code != "gpu-missing"]
-        text = _Memory(known=known, short=short).model_dump_json()
-        if not answer.whole and not kept:
-            return unknown(answer.silent or f"NVML refuses with error {answer.failed}", text)
-        open_ = [*unknown_checks(answer), *(["a GPU is missing"] if short and not certain else [])]
-        return judged(kept, "; ".join(open_), text)
+            return self._without_driver(answer, moment)
+        before = _memory(moment.memory)
+        history = remember(before.history, answer, moment.now)
+        expected = self._expectation(moment, history)
+        found = gpu_faults(answer, expected, history)
+        missing = [fault for fault in found if fault.code == "gpu-missing"]
+        memory = _Memory(history=history, short=before.short + 1 if missing else 0)
+        certain = memory.short >= self.about.misses
+        kept = found if certain else tuple(fault for fault in found if fault not in missing)
+        doubt = () if certain else tuple(line for fault in missing for line in fault.evidence)
+        return _outcome(answer, expected, kept, doubt, memory.model_dump_json(exclude_defaults=True))
+
+    def _expectation(self, moment: CheckMoment, history: GpuHistory) -> Expectation:
+        return Expectation(
+            boot_id=moment.boot_id,
+            seen=moment.now,
+            count=moment.expected_gpus,
+            known=history.known,
+            since_boot=moment.now - moment.boot_seen_at,
+            switched=_switched(moment.host),
+        )
+
+    def _without_driver(self, answer: NvmlAnswer, moment: CheckMoment) -> CheckOutcome:
+        """The driver's installer needs minutes; on a machine whose GPUs nobody knows, nothing may be there to drive."""
+        words = "no NVML library" if answer.failed == LIBRARY_NOT_FOUND else "the NVIDIA driver is not loaded"
+        if moment.now - moment.boot_seen_at < self.about.starting_for:
+            return starting(words, moment.memory)
+        if not moment.host.pci_gpus and not moment.expected_gpus and not _memory(moment.memory).history.known:
+            return unknown(f"{words}, and whether this machine has a GPU cannot be told", moment.memory)
+        monitor = Component(kind=ComponentKind.MONITOR, id="nvml")
+        fault = fault_of(
+            "driver-not-loaded", monitor, seen=moment.now, boot_id=moment.boot_id, evidence=(f"NVML: {words}",)
+        )
+        return judged([fault], memory=moment.memory)
+
+
+def _outcome(
+    answer: NvmlAnswer, expected: Expectation, faults: tuple[Fault, ...], doubt: tuple[str, ...], memory: str
+) -> CheckOutcome:
+    refusal = answer.silent or (f"NVML refuses with error {answer.failed}" if answer.failed is not None else "")
+    open_questions = (refusal,) if refusal else (*unjudged(answer), *doubt)
+    if faults or open_questions:
+        return judged(faults, "; ".join(open_questions), memory)
+    if waiting := under_way(answer, expected):
+        return starting("; ".join(waiting), memory)
+    return healthy(told_besides(answer), memory)
+
+
+def _switched(host: HostFacts) -> bool | None:
+    """Whether NVSwitches join the GPUs; None where neither the instance type nor the bus tells."""
+    limits = limits_of(host.instance_type)
+    if host.pci_nvswitches or (limits and limits.nvswitches):
+        return True
+    return False if limits else None
+
+
+def _memory(text: str) -> _Memory:
+    """What an earlier run kept; nothing of it if another version kept something else."""
+    try:
+        return _Memory.model_validate_json(text or "{}")
+    except ValidationError:
+        return _Memory()
