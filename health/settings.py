@@ -76,6 +76,18 @@ class NodeSettings(BaseSettings):
     efa_test: str = "fi_pingpong"
     """libfabric's program, by name or path."""
 
+    dcgmi_command: str = "dcgmi"
+    """Words of DCGM's program; in a container without it e.g. `nsenter -t 1 -m -- dcgmi`. Where there is none, DCGM is
+    not asked."""
+    dcgm_seconds: float = Field(default=50, gt=0)
+    """For an answer of DCGM on its health watches; under load it was seen to need 45 (NVSentinel#1748)."""
+    dcgm_quick_level: int = Field(default=1, ge=1, le=4)
+    """Level of DCGM's diagnostic when active checks are asked for; 1 takes seconds."""
+    dcgm_burn_in_level: int = Field(default=2, ge=1, le=4)
+    """Level of DCGM's diagnostic in a burn-in that is long enough for it: 10 minutes for 2, 40 for 3, 120 for 4."""
+    dcgm_exporter_url: str = ""
+    """Page of dcgm-exporter on this node, e.g. `http://127.0.0.1:9400/metrics`; empty where it is not read."""
+
     kernel_log_seconds: float = Field(default=0.5, gt=0)
     """Between two looks at new kernel-log records: what a fault waits before new work is blocked."""
     kernel_log_rate: int = Field(default=20_000, ge=100)

@@ -34,6 +34,9 @@ FAILED_TESTS: Final = frozenset((226, 205))
 FAULTS: Final = {238: "gpu-lost", 237: "gpu-reset-required"}
 """Ends that only a sick GPU explains, whatever the body says."""
 
+ENGINE_ABSENT: Final = frozenset((235, 249))
+"""Ends that a host engine explains that is not up yet."""
+
 COMMAND_NOT_FOUND: Final = 127
 
 
