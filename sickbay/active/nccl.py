@@ -10,8 +10,9 @@ from typing import Final
 
 from sickbay.model import Frozen
 
-_WRONG: Final = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
-_BANDWIDTH: Final = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\d+(?:\.\d+)?)\s*$", re.MULTILINE)
+# Each up to the end of its line: a number that was cut is not a smaller one.
+_WRONG: Final = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)[ \t\r]*\n", re.MULTILINE)
+_BANDWIDTH: Final = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\d+(?:\.\d+)?)[ \t\r]*\n", re.MULTILINE)
 _FAILURE: Final = re.compile(r"^.*Test (?:NCCL|CUDA) failure.*$", re.MULTILINE)
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import grpc
 import pytest
 
 from health import active, active_cuda
@@ -19,6 +20,7 @@ from simulator.host import native
 from simulator.host.faults import Cure, HostFault, HostTrouble
 from simulator.host.gpu import GpuTrouble
 from simulator.host.machine import HostMachine
+from tests.health.kubelet import kubelet, pods
 from tests.simulator.hosts import running_host
 
 NOW = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
@@ -150,6 +152,22 @@ async def test_gpus_in_use_are_left_out_and_that_is_no_failure(machine: HostMach
     outcome = await run(tmp_path)
     assert outcome.result is CheckResult.HEALTHY
     assert outcome.why.startswith("3 tested; left out: GPU 0 has 1 processes; GPU 1")
+
+
+async def test_a_gpu_that_a_pod_has_and_does_not_use_yet_is_left_out(machine: HostMachine, tmp_path: Path) -> None:
+    machine.inject(at_work(0, wrong_result=True))
+    given = pods({"devices": [{"resource_name": "nvidia.com/gpu", "device_ids": [machine.driver.gpus[0].uuid]}]})
+    with kubelet(tmp_path, given) as socket:
+        outcome = await run(tmp_path, kubelet_socket=socket)
+    assert (outcome.result, outcome.why) == (CheckResult.HEALTHY, "7 tested; left out: GPU 0 is given to a pod")
+
+
+async def test_a_kubelet_that_does_not_answer_keeps_all_gpus_untouched(machine: HostMachine, tmp_path: Path) -> None:
+    machine.inject(at_work(0, wrong_result=True))
+    with kubelet(tmp_path, b"", grpc.StatusCode.INTERNAL) as socket:
+        outcome = await run(tmp_path, kubelet_socket=socket)
+    assert (outcome.result, outcome.faults) == (CheckResult.UNKNOWN, ())
+    assert "the kubelet does not tell which GPUs pods have" in outcome.why
 
 
 async def test_where_all_gpus_are_in_use_there_is_nothing_to_judge(machine: HostMachine, tmp_path: Path) -> None:

@@ -1,49 +1,18 @@
 """What the kubelet says of devices in use, asked of a real gRPC server on a socket."""
 
 import socket
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 
 from health import pod_resources_child
 from health.pod_resources import ask_kubelet
-from health.pod_resources_child import METHOD, message
 from sickbay.active.idleness import PodDevice
+from tests.health.kubelet import kubelet, pods
 
 SOON = timedelta(seconds=20)
-
-
-@contextmanager
-def kubelet(folder: Path, answer: bytes, code: grpc.StatusCode | None = None) -> Iterator[Path]:
-    """A kubelet that answers List with this."""
-
-    def say(request: bytes, context: Any) -> bytes:
-        if code is not None:
-            context.abort(code, "no")
-        return answer
-
-    place = folder / "kubelet.sock"
-    service, method = METHOD.strip("/").split("/")
-    handler = grpc.method_handlers_generic_handler(service, {method: grpc.unary_unary_rpc_method_handler(say)})
-    server = grpc.server(ThreadPoolExecutor(1), handlers=[handler])
-    server.add_insecure_port(f"unix://{place}")
-    server.start()
-    try:
-        yield place
-    finally:
-        server.stop(None).wait()
-
-
-def pods(*containers: dict[str, Any]) -> bytes:
-    pod = {"containers": list(containers)}
-    answer = message("ListPodResourcesResponse")(pod_resources=[pod])
-    return bytes(answer.SerializeToString())
 
 
 def test_devices_and_claims_of_pods_are_told(tmp_path: Path) -> None:
