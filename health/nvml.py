@@ -1,7 +1,7 @@
 """The NVML layer: asks the driver through a child with a hard deadline, and reads what the child said.
 
-Called by `health.nvml_check`. The meaning of the answers is in `sickbay.gpu_readings`. When earlier children hang in the
-driver for good, no more are started: each would hang too and hold a process until the reboot.
+Called by `health.nvml_check`. The meaning of the answers is in `sickbay.gpu_readings`. When earlier children hang in
+the driver for good, no more are started: each would hang too and hold a process until the reboot.
 """
 
 import sys

@@ -45,7 +45,8 @@ AskNvml = Callable[[timedelta, str], NvmlAnswer]
 THRESHOLDS: Final = (
     "GPUs: as many as the machine's type has (SICKBAY_EXPECTED_GPUS), else as this boot has shown",
     "ECC: any uncorrected error since the driver was loaded, or a GPU's own limit of SRAM errors",
-    "row remapping: pending, failed, or 512 rows for uncorrected errors; before Ampere 63 retired pages, or one pending",
+    "memory rows: a remapping pending or failed, or 512 for uncorrected errors",
+    "memory pages before Ampere: 63 retired, or one pending",
     "clocks: held down by the hardware in 0.6 of the looks of 10 minutes",
     "temperature: the GPU's own limits of slowing down",
     "NVLinks: down that were up in this boot, or while others of the GPU or of its board are up; 100 errors an hour are"

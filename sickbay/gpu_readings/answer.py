@@ -23,6 +23,14 @@ RESET_REQUIRED: Final = 16
 VERSION_MISMATCH: Final = 18
 
 
+def short_address(pci: str) -> str:
+    """A PCI address as everywhere in Sickbay, `0000:61:00`, of NVML's `00000000:61:00.0`; empty if it is none."""
+    if pci.count(":") != 2:
+        return ""
+    domain, bus, device = pci.lower().split(":")
+    return f"{domain[-4:]}:{bus}:{device.split('.')[0]}"
+
+
 class ClockReason(IntFlag):
     """Why a GPU's clocks are below the most it could do (bits of nvmlDeviceGetCurrentClocksEventReasons)."""
 
@@ -189,11 +197,8 @@ class GpuAnswer(Frozen):
 
     @property
     def address(self) -> str:
-        """PCI address as everywhere in Sickbay, `0000:61:00`, of NVML's `00000000:61:00.0`; empty if unknown."""
-        if self.pci.count(":") != 2:
-            return ""
-        domain, bus, device = self.pci.lower().split(":")
-        return f"{domain[-4:]}:{bus}:{device.split('.')[0]}"
+        """PCI address as everywhere in Sickbay, `0000:61:00`; empty if unknown."""
+        return short_address(self.pci)
 
 
 class NvmlAnswer(Frozen):
