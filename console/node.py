@@ -8,8 +8,8 @@ import asyncio
 import typer
 from pydantic import ValidationError
 
-from activities.kube import ClusterAccessError
 from console.errors import UserError
+from health.api_server import NoAccessError
 from health.settings import NodeSettings
 from workers.logging import LogFormat, configure_logging
 from workers.node import run_node
@@ -33,7 +33,7 @@ def node_command() -> int:
     configure_logging(LogFormat(settings.log_format), settings.log_level)
     try:
         return asyncio.run(run_node(settings))
-    except ClusterAccessError as error:
+    except NoAccessError as error:
         raise UserError(str(error)) from error
     except OSError as error:
         if error.filename != str(settings.boot_id_path):

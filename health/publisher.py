@@ -1,23 +1,24 @@
-"""Writes what the agent found on our Node object: the annotation with the faults, and our conditions.
+"""Writes what the agent found on our Node object: the annotation with the faults, our conditions, and Events.
 
 Run by `workers.node` beside the agent. It writes when something changed and, at the latest, when the heartbeat is due,
-so that the controller can tell a silent agent from a healthy node. It writes only our own condition types and our own
-annotation; other actors' stay as they are. The API server being away holds up nothing but this.
+so that the controller can tell a silent agent from a healthy node; a heartbeat alone is one write, of the status. It
+writes only our own condition types and our own annotation; other actors' stay as they are. The API server being away
+holds up nothing but this.
 """
 
 import asyncio
-import json
 import logging
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
-import aiohttp
-from kubernetes.aio import client
-from kubernetes.aio.client.exceptions import ApiException
+from pydantic import JsonValue, ValidationError
 
 from health.agent import NodeAgent
+from health.api_server import STRATEGIC_MERGE, ApiError, ApiServer
+from health.node_events import NodeEvents
 from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Fault
+from sickbay.kube_objects import Node
 from sickbay.names import ANNOTATION_FAULTS, CONDITIONS
 from sickbay.node_conditions import NodeCondition, bounded, node_conditions
 
@@ -26,19 +27,22 @@ _log = logging.getLogger(__name__)
 FIELD_MANAGER: Final = "sickbay-node"
 """Not the controller's: the agent never touches a cordon."""
 
-_CALL_SECONDS: Final = 10.0
+_NODES: Final = "api/v1/nodes"
 _RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class Publisher:
     """Keeps one Node object up to date."""
 
-    def __init__(self, api: client.ApiClient, node_name: str, agent: NodeAgent, heartbeat_seconds: float) -> None:
-        self._core = client.CoreV1Api(api)
+    def __init__(self, server: ApiServer, node_name: str, agent: NodeAgent, heartbeat_seconds: float) -> None:
+        self._server = server
         self._node = node_name
         self._agent = agent
         self._heartbeat_seconds = heartbeat_seconds
+        self._events = NodeEvents(server, node_name, lambda: datetime.now(UTC))
         self._published: tuple[object, ...] | None = None
+        self._uid = ""
+        """Of the Node object that carries what we published; another one carries nothing of ours."""
         self.problem = "not published yet"
         """Why the last write failed, in words; empty if it did not."""
 
@@ -48,8 +52,8 @@ class Publisher:
         while True:
             try:
                 await self._publish_once()
-            except (ApiException, aiohttp.ClientError, TimeoutError) as error:
-                self.problem = _words(error)
+            except ApiError as error:
+                self.problem = str(error)
                 _log.warning("cannot write conditions of node %s: %s", self._node, self.problem)
                 await asyncio.sleep(_RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)])
                 failures += 1
@@ -64,10 +68,16 @@ class Publisher:
         self._agent.changed.clear()
         report = self._agent.report()
         conditions = node_conditions(report.faults, self._agent.blind())
-        await self._write_conditions(conditions, report.reported_at)
+        if _essence(report) == self._published and await self._beat(conditions, report.reported_at):
+            return
+        self._published = None
+        node = await self._read()
+        self._uid = node.metadata.uid
+        await self._write_conditions(conditions, report.reported_at, _statuses(node))
         # Last, because it carries the boot id: a fresh annotation never stands beside another boot's conditions.
         await self._write_annotation(report)
         self._published = _essence(report)
+        await self._events.tell(report, self._uid)
 
     async def _change_or_heartbeat(self) -> None:
         """Wait until the report says something new, at most until the heartbeat is due."""
@@ -79,58 +89,56 @@ class Publisher:
         except TimeoutError:
             return
 
-    async def _write_conditions(self, conditions: tuple[NodeCondition, ...], now: datetime) -> None:
-        node = await self._core.read_node(self._node, _request_timeout=_CALL_SECONDS)
-        standing = (node.status.conditions if node.status else None) or []
-        before = {found.type: found for found in standing if found.type in CONDITIONS}
+    async def _beat(self, conditions: tuple[NodeCondition, ...], now: datetime) -> bool:
+        """Write the heartbeat alone; False if the node lacks something of ours, as a new object of its name does."""
+        standing = {condition.type: condition.status.value for condition in conditions}
+        node = await self._write_conditions(conditions, now, standing)
+        return node.metadata.uid == self._uid and ANNOTATION_FAULTS in node.metadata.annotations
+
+    async def _read(self) -> Node:
+        return _parsed(await self._server.get(_NODES, self._node))
+
+    async def _write_conditions(
+        self, conditions: tuple[NodeCondition, ...], now: datetime, standing: dict[str, str]
+    ) -> Node:
+        """Write all conditions, given the statuses that stand there now; gives the node as it is then."""
         stamp = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body: list[dict[str, str]] = []
+        entries: list[JsonValue] = []
         for condition in conditions:
-            entry = {
+            entry: dict[str, JsonValue] = {
                 "type": condition.type,
                 "status": condition.status.value,
                 "reason": condition.reason,
                 "message": condition.message,
                 "lastHeartbeatTime": stamp,
             }
-            old = before.get(condition.type)
-            if old is None or old.status != condition.status.value:
+            if standing.get(condition.type) != condition.status.value:
                 entry["lastTransitionTime"] = stamp
-            body.append(entry)
-        await self._core.patch_node_status(
-            self._node,
-            {"status": {"conditions": body}},
-            field_manager=FIELD_MANAGER,
-            _content_type="application/strategic-merge-patch+json",
-            _request_timeout=_CALL_SECONDS,
-        )
+            entries.append(entry)
+        body: dict[str, JsonValue] = {"status": {"conditions": entries}}
+        return _parsed(await self._server.patch(_NODES, self._node, "status", body=body, kind=STRATEGIC_MERGE))
 
     async def _write_annotation(self, report: FaultsAnnotation) -> None:
         text = report.model_copy(update={"faults": bounded(report.faults)}).model_dump_json(exclude_defaults=True)
-        body: dict[str, Any] = {"metadata": {"annotations": {ANNOTATION_FAULTS: text}}}
-        await self._core.patch_node(
-            self._node,
-            body,
-            field_manager=FIELD_MANAGER,
-            _content_type="application/merge-patch+json",
-            _request_timeout=_CALL_SECONDS,
-        )
+        await self._server.patch(_NODES, self._node, body={"metadata": {"annotations": {ANNOTATION_FAULTS: text}}})
+
+
+def _statuses(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions if condition.type in CONDITIONS}
+
+
+def _parsed(text: bytes) -> Node:
+    try:
+        return Node.model_validate_json(text)
+    except ValidationError as error:
+        raise ApiError(f"the API server's answer is no node: {error.error_count()} fields are wrong") from error
 
 
 def _essence(report: FaultsAnnotation) -> tuple[object, ...]:
     """What is worth a write of its own: not times or counts, which change all the time in a flood."""
-    return tuple(sorted(_mark(fault) for fault in report.faults)), report.checks_unknown
+    faults = tuple(sorted(_mark(fault) for fault in report.faults))
+    return faults, report.checks_unknown, report.inventory, report.boot_seen_at
 
 
 def _mark(fault: Fault) -> tuple[object, ...]:
     return (*fault.identity, fault.rung, fault.fault_class, len(fault.workloads))
-
-
-def _words(error: Exception) -> str:
-    if not isinstance(error, ApiException):
-        return str(error) or type(error).__name__
-    try:
-        said = json.loads(error.body or "{}").get("message", "")
-    except (ValueError, AttributeError):
-        said = ""
-    return f"{error.status} {said or error.reason}"

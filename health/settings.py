@@ -19,6 +19,8 @@ class NodeSettings(BaseSettings):
 
     node_name: str = Field(min_length=1)
     """Name of the Node object that we run on; from the downward API (spec.nodeName)."""
+    api_server: str = Field(default="", pattern=r"^(https?://[^/]+)?$")
+    """Address of the API server, e.g. `https://10.0.0.1:443`; without it, the one that every pod is told."""
     expected_gpus: int | None = Field(default=None, ge=0)
     """GPUs of a healthy machine of this type; without it, as many as this boot has shown."""
 

@@ -50,7 +50,8 @@ class Simulation:
         hold: bool = False,
     ) -> None:
         """`folder` gets the kubeconfig and the machines' files. `agent` is the command of the node agent, run on every
-        machine with `environment` (by default our own) and KUBECONFIG; with `hold` the faults wait for `play`."""
+        machine with `environment` (by default our own) and SICKBAY_API_SERVER. With `hold` the faults wait for `play`.
+        """
         self.scenario = scenario
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
@@ -104,7 +105,7 @@ class Simulation:
             folder=self.folder / "machines",
             times=self.scenario.times,
             agent=self._agent,
-            environment={**self._environment, "KUBECONFIG": str(self.kubeconfig)},
+            environment={**self._environment, "SICKBAY_API_SERVER": self.kube.url},
         )
         self.fleet = Fleet(site)
         self._open.push_async_callback(self.fleet.stop)

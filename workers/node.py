@@ -16,11 +16,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from activities import kube
 from activities.host import HostActivities
 from health.agent import NodeAgent
+from health.api_server import ApiServer, address_in_pod
 from health.children import end_children
-from health.publisher import Publisher
+from health.publisher import FIELD_MANAGER, Publisher
 from health.settings import NodeSettings
 from sickbay.names import node_queue
 from workers.node_metrics import node_registry
@@ -44,7 +44,7 @@ PART_TEMPORAL: Final = "temporal"
 async def run_node(settings: NodeSettings) -> int:
     """Run until told to stop; the exit code.
 
-    Raises OSError if the boot id cannot be read, and `activities.kube.ClusterAccessError` if there is no way to the
+    Raises OSError if the boot id cannot be read, and `health.api_server.NoAccessError` if there is no way to the
     cluster: without them nothing that we find could be told.
     """
     agent = NodeAgent(settings)
@@ -55,15 +55,16 @@ async def run_node(settings: NodeSettings) -> int:
     health = Health()
     health.expect(PART_AGENT, PART_KUBERNETES, PART_TEMPORAL)
     async with AsyncExitStack() as stack:
-        api = await stack.enter_async_context(await kube.connect())
-        publisher = Publisher(api, settings.node_name, agent, settings.heartbeat_seconds)
+        server = ApiServer(settings.api_server or address_in_pod(), FIELD_MANAGER)
+        await stack.enter_async_context(server)
+        publisher = Publisher(server, settings.node_name, agent, settings.heartbeat_seconds)
         registry = node_registry(agent, publisher)
         # Threads that wait for a child would hold up the end of the process.
         stack.callback(end_children)
         http = ""
         try:
-            server = serve(health, settings.serve_host, settings.serve_port, registry)
-            http = ":".join(map(str, await stack.enter_async_context(server)))
+            probes = serve(health, settings.serve_host, settings.serve_port, registry)
+            http = ":".join(map(str, await stack.enter_async_context(probes)))
         except OSError as error:
             # Finding faults does not depend on it; where a liveness probe is set, the kubelet will start us anew.
             log.warning("no health endpoint; set SICKBAY_SERVE_PORT", node=settings.node_name, error=str(error))

@@ -21,7 +21,6 @@ from sickbay.names import ANNOTATION_FAULTS, CONDITION_GPU, CONDITIONS, node_que
 from sickbay.nodes import HostProbe
 from simulator.host.machine import HostMachine
 from simulator.kube import KubeServer
-from simulator.kube.kubeconfig import write_kubeconfig
 from tests.eventually import eventually
 from tests.kube_under_test import KubeUnderTest
 from tests.simulator.hosts import reset_needed, running_host
@@ -75,8 +74,7 @@ async def running_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
     async with KubeServer() as server:
         under_test = KubeUnderTest(server.url, simulator=server)
         await under_test.create_node(NAME)
-        write_kubeconfig(tmp_path / "kubeconfig", server.url)
-        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+        monkeypatch.setenv("SICKBAY_API_SERVER", server.url)
         yield Cluster(under_test)
         await under_test.close()
 
@@ -175,8 +173,7 @@ async def test_faults_are_published_while_temporal_is_away(tmp_path: Path, monke
 async def test_repairs_are_served_while_the_api_server_is_away(
     dev_server: WorkflowEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_kubeconfig(tmp_path / "kubeconfig", f"http://{NOWHERE}")
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("SICKBAY_API_SERVER", f"http://{NOWHERE}")
     address = dev_server.client.service_client.config.target_host
     async with node_process(tmp_path, monkeypatch, address) as machine, prober(dev_server) as queue:
         assert (await probe(dev_server, queue)).gpus_answered
@@ -214,8 +211,6 @@ async def test_a_boot_id_that_cannot_be_read_is_one_line_with_its_cure(tmp_path:
 
 
 async def test_without_a_way_to_the_cluster_the_line_names_the_place(tmp_path: Path) -> None:
-    code, output = await run_once(
-        SICKBAY_NODE_NAME=NAME, SICKBAY_STATE_DIR=str(tmp_path), KUBECONFIG=str(tmp_path / "none")
-    )
+    code, output = await run_once(SICKBAY_NODE_NAME=NAME, SICKBAY_STATE_DIR=str(tmp_path))
     assert code == 2
-    assert "no way to the cluster" in output
+    assert output == ("sickbay: this is no pod of a cluster: set SICKBAY_API_SERVER to the address of the API server\n")
