@@ -39,8 +39,10 @@ from sickbay.faults import ComponentKind
 DEADLINE: Final = timedelta(minutes=4)
 """For a short trial of all GPUs, of which two may hang at a time."""
 
-NEVER: Final = timedelta(days=36500)
-"""Between two runs of a check that only runs when it is asked for."""
+NEVER: Final = timedelta()
+"""In place of the time between two runs, for a check that runs only when it is asked for."""
+KEPT: Final = timedelta(days=36500)
+"""How long the answer of such a check counts: until it is asked again."""
 
 _AT_ONCE: Final = 2
 """Short trials at a time: each loads the driver's library, which costs the host more than the GPU."""
@@ -126,6 +128,6 @@ def _about(settings: NodeSettings) -> CheckAbout:
         ),
         every=every,
         deadline=DEADLINE,
-        fresh_for=3 * every,
+        fresh_for=3 * every or KEPT,
         passes=1,
     )

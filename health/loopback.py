@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from health import loopback_child
-from health.active import NEVER, usage_of
+from health.active import KEPT, NEVER, usage_of
 from health.children import run_child
 from health.files import read_files
 from health.settings import NodeSettings
@@ -69,7 +69,7 @@ class NcclCheck:
             ),
             every=NEVER,
             deadline=NCCL_DEADLINE + timedelta(minutes=1),
-            fresh_for=NEVER,
+            fresh_for=KEPT,
             passes=1,
         )
 
@@ -130,7 +130,7 @@ class EfaLoopbackCheck:
             ),
             every=NEVER,
             deadline=timedelta(minutes=10),
-            fresh_for=NEVER,
+            fresh_for=KEPT,
             passes=1,
         )
 

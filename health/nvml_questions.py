@@ -67,6 +67,7 @@ def questions(version: str) -> dict[str, Callable[[Any], dict[str, Any]]]:
         "GSP firmware": gsp_firmware,
         "persistence mode": lambda handle: {"persistence": bool(pynvml.nvmlDeviceGetPersistenceMode(handle))},
         "MIG mode": mig_mode,
+        "device file": lambda handle: {"minor": pynvml.nvmlDeviceGetMinorNumber(handle)},
         "PCIe width": pcie_width,
         "PCIe generation": pcie_generation,
         "PCIe replays": lambda handle: {"pcie_replays": field(handle, pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER)},
@@ -220,16 +221,18 @@ def mig_mode(handle: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"mig_enabled": bool(current), "mig_pending": bool(pending)}
     if current:
         places = range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle))
-        answer["mig_instances"] = [name for place in places if (name := mig_device(handle, place))]
+        devices = [device for place in places if (device := mig_device(handle, place)) is not None]
+        answer["mig_instances"] = [pynvml.nvmlDeviceGetName(device) for device in devices]
+        answer["mig_uuids"] = [pynvml.nvmlDeviceGetUUID(device) for device in devices]
     return answer
 
 
-def mig_device(handle: Any, place: int) -> str:
-    """The name of the MIG device at one place; empty if there is none."""
+def mig_device(handle: Any, place: int) -> Any:
+    """The handle of the MIG device at one place; None if there is none."""
     try:
-        return str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)))
+        return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
     except pynvml.NVMLError_NotFound:
-        return ""
+        return None
 
 
 def pcie_width(handle: Any) -> dict[str, Any]:

@@ -170,6 +170,15 @@ async def test_a_kubelet_that_does_not_answer_keeps_all_gpus_untouched(machine: 
     assert "the kubelet does not tell which GPUs pods have" in outcome.why
 
 
+async def test_a_gpu_that_is_sliced_is_tried_by_its_mig_devices(small_machine: HostMachine, tmp_path: Path) -> None:
+    sliced = GpuTrouble.model_validate({"mig": ["1g.10gb", "2g.20gb"]})
+    small_machine.inject(HostFault(gpu=0, gpu_trouble=sliced, cured_by=Cure.RESET))
+    assert (await run(tmp_path)).result is CheckResult.HEALTHY
+    assert (await run(tmp_path, ActiveDepth.BURN_IN)).result is CheckResult.HEALTHY
+    small_machine.inject(at_work(0, error=46))
+    assert only(await run(tmp_path)).code == "gpu-context-failed"
+
+
 async def test_where_all_gpus_are_in_use_there_is_nothing_to_judge(machine: HostMachine, tmp_path: Path) -> None:
     machine.occupy("pod-1", 8)
     assert (await run(tmp_path)).result is CheckResult.NOT_APPLICABLE
@@ -285,7 +294,8 @@ def test_a_machine_without_gpus_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_an_agent_may_be_told_never_to_try_gpus_by_itself(tmp_path: Path) -> None:
-    assert ActiveCheck(settings(tmp_path, active_seconds=0)).about.every == active.NEVER
+    about = ActiveCheck(settings(tmp_path, active_seconds=0)).about
+    assert (about.every, about.fresh_for) == (active.NEVER, active.KEPT)
 
 
 def test_a_child_that_never_began_is_no_hang() -> None:

@@ -22,6 +22,19 @@ static cuda_result start(struct gpu_state *state)
     return SUCCESS;
 }
 
+/* The GPU of a name in CUDA_VISIBLE_DEVICES; a MIG device's is `MIG-<place>-<rest of its GPU's UUID>` (nvml_shim.c). */
+static const struct gpu *find_visible(const struct gpu_state *state, const char *name)
+{
+    char uuid[TEXT];
+    char *rest = NULL;
+    if (strncmp(name, "MIG-", strlen("MIG-")) != 0)
+        return find_gpu(state, name);
+    unsigned long place = strtoul(name + strlen("MIG-"), &rest, 10);
+    snprintf(uuid, sizeof uuid, "GPU%s", rest);
+    const struct gpu *gpu = find_gpu(state, uuid);
+    return gpu && place >= 1 && place <= gpu->mig_count ? gpu : NULL;
+}
+
 /* As CUDA does it: devices after one that is not there are not seen. */
 static void choose_visible(const struct gpu_state *state)
 {
@@ -36,7 +49,7 @@ static void choose_visible(const struct gpu_state *state)
     }
     snprintf(names, sizeof names, "%s", wanted);
     for (char *name; (name = strsep(&rest, ",")) && visible_count < MAX_GPUS;) {
-        const struct gpu *gpu = find_gpu(state, name);
+        const struct gpu *gpu = find_visible(state, name);
         if (!gpu || gpu->error == 15)
             break;
         snprintf(visible[visible_count++], TEXT, "%s", gpu->uuid);

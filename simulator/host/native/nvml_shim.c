@@ -178,12 +178,18 @@ EXPORTED nvml_return nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvml_d
     return result ? result : give_handle(find_gpu(&state, bus_id), device);
 }
 
+/* A MIG device has its own, which here tells its place and its GPU: `MIG-2-<rest of the GPU's>`. */
 EXPORTED nvml_return nvmlDeviceGetUUID(nvml_device device, char *uuid, unsigned size)
 {
     struct gpu_state state;
     const struct gpu *gpu;
+    char text[TEXT + 16];
+    uintptr_t place = (uintptr_t)device >> MIG_PLACE_SHIFT;
     nvml_return result = enter_gpu(&state, __func__, device, true, &gpu);
-    return result ? result : give_text(uuid, size, gpu->uuid);
+    if (result || place == 0)
+        return result ? result : give_text(uuid, size, gpu->uuid);
+    snprintf(text, sizeof text, "MIG-%u-%s", (unsigned)place, gpu->uuid + strlen("GPU-"));
+    return place > gpu->mig_count ? NOT_FOUND : give_text(uuid, size, text);
 }
 
 /* A MIG device is named after its GPU and its profile. */
