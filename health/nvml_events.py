@@ -1,8 +1,8 @@
 """NVML's events as a second source of Xids, beside the kernel log.
 
 Owned by the node agent, which takes the faults with each of its passes, and stops the reader before a GPU reset, since
-it holds the GPUs open. A thread keeps one child that waits (`health.nvml_events_child`) and starts it anew when it ends,
-ever more slowly if it keeps ending. What the events mean is in `sickbay.gpu_readings.events`.
+it holds the GPUs open. A thread keeps one child that waits (`health.nvml_events_child`) and starts it anew when it
+ends, ever more slowly if it keeps ending. What the events mean is in `sickbay.gpu_readings.events`.
 
 Missing it is no fault: the kernel log tells the same, and NVML is asked in passes of its own.
 """
@@ -157,7 +157,8 @@ class _Keeper:
 
     def _listen(self, child: subprocess.Popen[str]) -> None:
         """Hear a child out, until its end."""
-        assert child.stdin is not None and child.stdout is not None, "both streams are pipes"
+        assert child.stdin is not None, "it is a pipe"
+        assert child.stdout is not None, "it is a pipe"
         with child.stdin, child.stdout:
             for text in child.stdout:
                 self._take(text)
