@@ -10,7 +10,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final
@@ -18,27 +17,15 @@ from typing import Annotated, BinaryIO, Final
 import typer
 
 from console.errors import UserError
-from sickbay.catalogue import CATALOGUE_VERSION, lookup
+from console.fault_text import faults_as_json, faults_as_text
 from sickbay.diagnosis import diagnose
-from sickbay.faults import Fault, Moment, Rung, Severity, Verdict
+from sickbay.faults import Fault, Rung, Verdict
 from sickbay.kernel_log import KernelLogScanner
 from sickbay.kernel_log.stream import NotTextError, feed_stream
 
 STANDARD_INPUT: Final = "-"
 KMSG_DEVICE: Final = os.makedev(1, 11)
 """Numbers of /dev/kmsg (Linux, admin-guide/devices.txt)."""
-
-_FAULT_FIELDS: Final = {
-    "code",
-    "component",
-    "fault_class",
-    "severity",
-    "rung",
-    "count",
-    "first_seen",
-    "last_seen",
-    "evidence",
-}
 
 
 class OutputFormat(StrEnum):
@@ -112,7 +99,7 @@ def _as_json(verdict: Verdict, faults: tuple[Fault, ...]) -> str:
     return json.dumps(
         {
             "verdict": verdict.model_dump(mode="json"),
-            "faults": [fault.model_dump(mode="json", include=_FAULT_FIELDS) for fault in faults],
+            "faults": faults_as_json(faults),
         },
         indent=2,
     )
@@ -124,40 +111,4 @@ def _as_text(verdict: Verdict, faults: tuple[Fault, ...]) -> Iterator[str]:
     if verdict.components:
         yield f"parts     {', '.join(f'{part.kind} {part.id}' for part in verdict.components)}"
     yield f"because   {verdict.reason}"
-    for fault in sorted(faults, key=_worst_first):
-        yield ""
-        yield from _fault_as_text(fault)
-    unknown = sorted({fault.code for fault in faults if not lookup(fault.code).known})
-    if unknown:
-        yield ""
-        yield f"Not in catalogue {CATALOGUE_VERSION}, for a human to look up: {', '.join(unknown)}"
-
-
-def _fault_as_text(fault: Fault) -> Iterator[str]:
-    times = "once" if fault.count == 1 else f"{fault.count} times"
-    yield f"{fault.code}  {fault.component.kind} {fault.component.id}  {lookup(fault.code).meaning}"
-    yield f"  {fault.severity}, class {fault.fault_class}, rung {fault.rung}, {times}{_period(fault)}"
-    for line in fault.evidence:
-        yield f"  | {_printable(line)}"
-
-
-def _printable(line: str) -> str:
-    """A line of a log as a terminal may show it: a log can hold anything, escape codes too."""
-    return "".join(letter if letter.isprintable() else " " for letter in line)
-
-
-def _period(fault: Fault) -> str:
-    if fault.first_seen is None or fault.last_seen is None:
-        return ""
-    first, last = _moment(fault.first_seen), _moment(fault.last_seen)
-    return f", at {first}" if first == last else f", from {first} to {last}"
-
-
-def _moment(moment: Moment) -> str:
-    if isinstance(moment, datetime):
-        return moment.isoformat(sep=" ", timespec="seconds")
-    return f"{moment:.3f} s after boot"
-
-
-def _worst_first(fault: Fault) -> tuple[int, int]:
-    return -fault.rung.strength, -list(Severity).index(fault.severity)
+    yield from faults_as_text(faults)

@@ -25,6 +25,7 @@ from console.errors import UserError
 
 COMMANDS: Final = {
     "diagnose": ("console.diagnose", "Say what a kernel log shows, and what would cure it."),
+    "check": ("console.check", "Say how this machine is, or what recorded outputs show."),
     "incidents": ("console.incidents", "List, show and decide incidents."),
     "policy": ("console.policy", "Check a policy file, or explain what it would do."),
     "doctor": ("console.doctor", "Say what in a cluster would make Sickbay fail."),

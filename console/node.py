@@ -8,7 +8,7 @@ import asyncio
 import typer
 from pydantic import ValidationError
 
-from console.errors import UserError
+from console.errors import UserError, wrong_environment
 from health.api_server import NoAccessError
 from health.settings import NodeSettings
 from workers.logging import LogFormat, configure_logging
@@ -49,5 +49,4 @@ def read_settings() -> NodeSettings:
     try:
         return NodeSettings()
     except ValidationError as error:
-        wrong = (f"SICKBAY_{str(problem['loc'][0]).upper()}: {problem['msg'].lower()}" for problem in error.errors())
-        raise UserError(f"environment: {'; '.join(wrong)}") from error
+        raise wrong_environment(error) from error
