@@ -113,25 +113,22 @@ def _of_test(test: DiagTest, wanted: frozenset[int]) -> _Judgement:
 
 def _failures(test: DiagTest) -> Iterator[tuple[Entity | None, Finding, Status]]:
     """Each failure once: with its reason, and with the part that the reason, or else the result, names."""
-    loose = list(test.findings)
+    nameless = [finding for finding in test.findings if not _about(finding)]
+    loose = [finding for finding in test.findings if _about(finding)]
     for row in test.rows:
         if row.status not in _BAD:
             continue
         own = [*row.findings, *(finding for finding in loose if _about(finding) & set(row.entities))]
         loose = [finding for finding in loose if finding not in own]
-        if not own and not row.entities:
-            own, loose = loose, []
-        for finding in own or [Finding()]:
-            parts = _parts(finding, row)
-            yield from ((part, finding, row.status) for part in parts)
+        for finding in own or nameless or [Finding()]:
+            yield from ((part, finding, row.status) for part in _parts(finding, row))
     bad_rows = any(row.status in _BAD for row in test.rows)
-    status = test.status
-    if status in _BAD and status is not None and not bad_rows and not loose and not test.rows:
-        loose = [Finding()]
-    if (status in _BAD and status is not None) or bad_rows:
+    if test.status in _BAD and not bad_rows:
+        loose += nameless or ([] if test.rows or loose else [Finding()])
+    if test.status in _BAD or bad_rows:
         for finding in loose:
-            named = tuple(_about(finding)) or (None,)
-            yield from ((part, finding, status or Status.FAIL) for part in named)
+            named: tuple[Entity | None, ...] = tuple(_about(finding)) or (None,)
+            yield from ((part, finding, test.status or Status.FAIL) for part in named)
 
 
 def _about(finding: Finding) -> set[Entity]:

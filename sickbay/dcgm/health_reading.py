@@ -115,35 +115,29 @@ def _read_table(text: str) -> HealthReport | None:
         return None
     overall = next((row.value for row in table.rows if row.name == _OVERALL), "")
     troubles = () if table.closed and table.headed else ("the table is cut",)
-    return HealthReport(overall=_word(overall), incidents=tuple(_table_incidents(table.rows)), troubles=troubles)
+    return HealthReport(overall=_word(overall), incidents=_table_incidents(table.rows), troubles=troubles)
 
 
-def _table_incidents(rows: tuple[TableRow, ...]) -> Iterator[Incident]:
+def _table_incidents(rows: tuple[TableRow, ...]) -> tuple[Incident, ...]:
     """The tree that the first column draws with arrows: group, number, `Errors`, systems; messages go on below."""
+    found: list[Incident] = []
     group = ""
     entity: Entity | None = None
-    incident: Incident | None = None
     for row in rows:
         name = row.name.lstrip("-> ").strip()
-        if not name and incident:
-            incident = incident.model_copy(update={"text": _joined(incident.text, row.value)})
-            continue
-        if incident:
-            yield incident
-            incident = None
-        if not row.name.startswith("->"):
+        if not name:
+            if found:
+                found[-1] = found[-1].model_copy(update={"text": _joined(found[-1].text, row.value)})
+        elif not row.name.startswith("->"):
             group, entity = name, None
         elif name.isdigit():
             entity = _entity(group, name)
-            if _word(row.value) not in ("healthy", ""):
-                incident = Incident(entity=entity, system=_NO_SYSTEM, state=_word(row.value))
-        elif name == "Errors":
-            continue
-        elif name:
-            text = _STATE.sub("", row.value, count=1)
-            incident = Incident(entity=entity, system=name, state=_word(row.value), text=text.strip())
-    if incident:
-        yield incident
+            found.append(Incident(entity=entity, system=_NO_SYSTEM, state=_word(row.value)))
+        elif name != "Errors":
+            text = _STATE.sub("", row.value, count=1).strip()
+            found.append(Incident(entity=entity, system=name, state=_word(row.value), text=text))
+    detailed = {incident.entity for incident in found if incident.system != _NO_SYSTEM}
+    return tuple(incident for incident in found if incident.system != _NO_SYSTEM or incident.entity not in detailed)
 
 
 def _joined(text: str, more: str) -> str:

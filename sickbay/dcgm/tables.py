@@ -4,7 +4,7 @@ Called by the readers of its texts. Knows nothing of what the cells mean, only w
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 _BORDER: Final = re.compile(r"^\s*\+[-=+]+\+\s*$")
@@ -38,26 +38,31 @@ class Table(NamedTuple):
 
 def read_table(text: str) -> Table | None:
     """The table in a text; None if there is not one row. Lines that are no part of it are left out. Raises nothing."""
-    lines = [line for line in text.splitlines() if line.lstrip()[:1] in ("|", "+")]
-    rows = tuple(_rows(lines))
+    lines = [line for line in text.split("\n") if line.lstrip()[:1] in ("|", "+")]
+    heading = next((at for at, line in enumerate(lines) if "=" in line and _BORDER.match(line)), None)
+    above = lines[: heading or 0]
+    rows = tuple(_rows(line for line in lines if not (line in above and _TITLE.match(line))))
     if not rows:
         return None
     return Table(
         rows=rows,
-        titles=tuple(found["title"].strip() for line in lines if (found := _TITLE.match(line))),
-        headed=any("=" in line and _BORDER.match(line) for line in lines),
+        titles=tuple(found["title"].strip() for line in above if (found := _TITLE.match(line))),
+        headed=heading is not None,
         closed=bool(_BORDER.match(lines[-1])) and "=" not in lines[-1],
     )
 
 
-def _rows(lines: list[str]) -> Iterator[TableRow]:
+def _rows(lines: Iterable[str]) -> Iterator[TableRow]:
     for line in lines:
         if section := _SECTION.match(line):
             yield TableRow(section[1], "", section=True)
-        elif _BORDER.match(line) or _TITLE.match(line):
+        elif _BORDER.match(line):
             continue
         elif row := _ROW.match(line):
             yield TableRow(row["name"].strip(), _cell(row["value"]))
+        else:
+            # A row without its second cell, or with a broken border: it is there, and says nothing.
+            yield TableRow(line.strip(" |+\t\r"), "")
 
 
 def _cell(inner: str) -> str:
