@@ -37,7 +37,7 @@ class CheckRunner:
         self.check = check
         self._limit = (check.about.deadline + grace).total_seconds()
         self._turn = asyncio.Lock()
-        self._thread: threading.Thread | None = None
+        self._working = False
         self.abandoned = 0
         """Runs that were given up with their threads."""
         self.runs: Counter[CheckResult] = Counter()
@@ -57,7 +57,7 @@ class CheckRunner:
             return CheckRun(at=moment.now, outcome=outcome, answered=answered, seconds=time.monotonic() - begun)
 
     async def _outcome(self, moment: CheckMoment) -> tuple[CheckOutcome, bool]:
-        if self._thread is not None and self._thread.is_alive():
+        if self._working:
             return unknown("its run before this one has not come back"), False
         limit = self._limit_of(moment)
         answer = self._start(moment)
@@ -79,10 +79,8 @@ class CheckRunner:
 
     def _start(self, moment: CheckMoment) -> "asyncio.Future[CheckOutcome | Exception]":
         answer: asyncio.Future[CheckOutcome | Exception] = asyncio.get_running_loop().create_future()
-        self._thread = threading.Thread(
-            target=self._work, args=(moment, answer), name=f"check {self.name}", daemon=True
-        )
-        self._thread.start()
+        self._working = True
+        threading.Thread(target=self._work, args=(moment, answer), name=f"check {self.name}", daemon=True).start()
         return answer
 
     def _work(self, moment: CheckMoment, answer: "asyncio.Future[CheckOutcome | Exception]") -> None:
@@ -92,6 +90,7 @@ class CheckRunner:
                 said = self.check.run(moment)
         except Exception as error:  # noqa: BLE001 - whatever a check breaks, the others go on
             said = error
+        self._working = False
 
         def deliver() -> None:
             if not answer.done():
