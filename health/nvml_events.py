@@ -114,6 +114,7 @@ class _Keeper:
     def end(self, patience: timedelta) -> bool:
         """Kill the child, and wait for it to be gone."""
         self._over.set()
+        self._ready.clear()
         with self._lock:
             child = self._child
         if child is None:
@@ -162,7 +163,8 @@ class _Keeper:
         with child.stdin, child.stdout:
             for text in child.stdout:
                 self._take(text)
-        self._ready.clear()
+        if not self._over.is_set():
+            self._ready.clear()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(1)
 
@@ -171,7 +173,7 @@ class _Keeper:
             line = _Line.model_validate_json(text)
         except ValidationError:
             return
-        if line.ready:
+        if line.ready and not self._over.is_set():
             self._ready.set()
         if line.event is not None:
             self._pause = self._first_pause
