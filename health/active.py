@@ -7,7 +7,6 @@ use are left out, which is no failure, and each is looked at once more right bef
 """
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -20,7 +19,6 @@ from health.nvml import ask_nvml
 from health.pod_resources import DEADLINE as KUBELET_DEADLINE
 from health.pod_resources import ask_kubelet
 from health.settings import NodeSettings
-from sickbay.active.answers import CudaAnswer
 from sickbay.active.idleness import IdleGpu
 from sickbay.active.judgement import Finding, judge_work, outcome, taken
 from sickbay.checks import (
@@ -80,24 +78,17 @@ class ActiveCheck:
 
     def _try(self, gpu: IdleGpu, usage: Usage, end: float) -> Finding:
         """One GPU, or its MIG devices until one of them does not do well."""
-        finding = Finding(gpu=gpu)
+        if not usage.still_idle(gpu):
+            return taken(gpu)
+        still_idle = partial(usage.still_idle, gpu, fresh_for=0)
         for visible in gpu.visible:
             if time.monotonic() > end:
                 return Finding(gpu=gpu, unjudged=f"{gpu.words}: the time was over before it was tried")
-            finding = try_idle(gpu, usage, partial(self._ask, visible))
+            answer = self._cuda.ask("quick", [visible], bytes=self._settings.active_megabytes << 20)
+            finding = judge_work(gpu, answer, still_idle)
             if not finding.well:
-                break
-        return finding
-
-    def _ask(self, visible: str) -> CudaAnswer:
-        return self._cuda.ask("quick", [visible], bytes=self._settings.active_megabytes << 20)
-
-
-def try_idle(gpu: IdleGpu, usage: Usage, ask: Callable[[], CudaAnswer]) -> Finding:
-    """What a piece of work shows of a GPU, if it still is idle."""
-    if not usage.still_idle(gpu):
-        return taken(gpu)
-    return judge_work(gpu, ask(), partial(usage.still_idle, gpu, fresh_for=0))
+                return finding
+        return Finding(gpu=gpu)
 
 
 def usage_of(settings: NodeSettings) -> Usage:

@@ -46,6 +46,7 @@ class BurnIn:
     def run(self, gpus: Sequence[IdleGpu], moment: CheckMoment) -> Burnt:
         """All phases, each with those GPUs that did well in the ones before. MIG devices take no part."""
         whole = [gpu for gpu in gpus if gpu.visible == (gpu.uuid,)]
+        self._usage.forget()
         copied = tuple(self._copies(gpu) for gpu in whole)
         well = _well(copied)
         pairs = tuple(finding for turn in turns(well) for finding in self._turn(turn))
@@ -61,6 +62,7 @@ class BurnIn:
         return judge_copies(gpu, answer, self._idle_now(gpu), self._settings.copy_floor)
 
     def _turn(self, turn: Sequence[tuple[IdleGpu, IdleGpu]]) -> list[PairFinding]:
+        self._usage.forget()
         with ThreadPoolExecutor(PAIRS_AT_ONCE) as pool:
             return list(pool.map(lambda pair: self._pair(*pair), turn))
 
@@ -77,6 +79,7 @@ class BurnIn:
     def _load(self, gpus: Sequence[IdleGpu], seconds: timedelta) -> tuple[Finding, ...]:
         if not gpus:
             return ()
+        self._usage.forget()
         with ThreadPoolExecutor(len(gpus)) as pool:
             return tuple(pool.map(partial(self._load_one, seconds=seconds), gpus))
 

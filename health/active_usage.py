@@ -41,6 +41,11 @@ class Usage:
                 self._looked_at = time.monotonic()
             return self._last
 
+    def forget(self) -> None:
+        """Look anew the next time: the last look may have seen the children of our own that have ended since."""
+        with self._lock:
+            self._looked_at = 0.0
+
     def still_idle(self, gpu: IdleGpu, fresh_for: float = FRESH_SECONDS) -> bool:
         """Whether nobody has taken this GPU into use."""
         return gpu in self.look(fresh_for).idle
