@@ -8,12 +8,16 @@ from pathlib import Path
 
 import grpc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from health import active, active_cuda
 from health.active import ActiveCheck
 from health.children import ChildResult
 from health.settings import NodeSettings
 from sickbay.active.answers import CudaStep
+from sickbay.active.idleness import IdleGpu
+from sickbay.active.judgement import judge_work
 from sickbay.checks import ActiveDepth, CheckMoment, CheckOutcome, CheckResult, HostFacts
 from sickbay.faults import ComponentKind, Fault, FaultClass, Rung
 from simulator.host import native
@@ -306,6 +310,25 @@ def test_a_child_that_never_began_is_no_hang() -> None:
 def test_a_child_that_crashed_keeps_what_it_said_before() -> None:
     answer = active_cuda.read_answer(ChildResult(-11, '{"step": "context"}\nNVRM\n{"step": "al', "Segmentation fault"))
     assert (answer.step, answer.silent) == (CudaStep.CONTEXT, "exit code -11: Segmentation fault")
+
+
+WELL = """{"step": "init"}
+{"count": 1}
+{"pci": "0000:53:00.0", "name": "NVIDIA H100 80GB HBM3", "compute_mode": 0}
+{"step": "context"}
+{"free_bytes": 85000000000, "total_bytes": 85899345920}
+{"step": "compute"}
+{"step": "close"}
+{"end": true}
+"""
+
+
+@given(st.integers(0, len(WELL) - 3), st.binary(max_size=20), st.sampled_from([0, 1, -9, -11]))
+def test_what_a_child_says_is_never_well_without_its_end(length: int, noise: bytes, exit_code: int) -> None:
+    said = WELL[:length] + noise.decode(errors="replace")
+    answer = active_cuda.read_answer(ChildResult(exit_code, said, ""))
+    gpu = IdleGpu(index=0, uuid="GPU-a", pci="0000:53:00", product="", visible=("GPU-a",))
+    assert not judge_work(gpu, answer, lambda: True).well
 
 
 def test_a_child_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
