@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from prometheus_client import PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -10,6 +11,8 @@ from prometheus_client.registry import Collector
 from health.agent import NodeAgent
 from health.children import leaked_children
 from health.publisher import Publisher
+from workers.node_check_metrics import check_metrics
+from workers.node_gpu_metrics import gpu_metrics
 
 
 class NodeMetrics(Collector):
@@ -38,6 +41,8 @@ class NodeMetrics(Collector):
             "1 if the last write to the Node object worked.",
             value=not self._publisher.problem,
         )
+        yield from check_metrics(self._agent, datetime.now(UTC))
+        yield from gpu_metrics(self._agent.gpu_answer)
 
 
 def node_registry(agent: NodeAgent, publisher: Publisher) -> CollectorRegistry:
