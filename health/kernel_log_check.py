@@ -4,6 +4,7 @@ Run by `health.one_pass`, which needs no right to read `/dev/kmsg`: without it t
 log by itself and all the time (`health.kernel_log`), and takes from here only what the check is about.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from typing import Final
@@ -17,6 +18,9 @@ from sickbay.node_conditions import CHECK_KERNEL_LOG
 
 _READ_SECONDS: Final = 10.0
 """For a whole ring, which takes less than a second unless the device hangs."""
+
+_OPEN_SECONDS: Final = 1.0
+"""After which a log that is not there, or not for us, will not come."""
 
 ABOUT_KERNEL_LOG: Final = CheckAbout(
     name=CHECK_KERNEL_LOG,
@@ -32,7 +36,7 @@ ABOUT_KERNEL_LOG: Final = CheckAbout(
         "a fault that asks for nothing goes after SICKBAY_QUIET_SECONDS without a repeat",
     ),
     every=timedelta(seconds=1),
-    deadline=timedelta(seconds=_READ_SECONDS),
+    deadline=timedelta(seconds=_READ_SECONDS + _OPEN_SECONDS),
     fresh_for=timedelta(seconds=30),
 )
 
@@ -58,7 +62,10 @@ class KernelLogCheck:
         )
         reader.start()
         try:
-            taken = reader.take_all(_READ_SECONDS)
+            taken = reader.take_all(_OPEN_SECONDS)
+            if not taken.caught_up and not taken.problem:
+                rest = reader.take_all(_READ_SECONDS)
+                taken = replace(rest, records=taken.records + rest.records)
         finally:
             reader.stop()
         scanner = KernelLogScanner(moment.boot_id or None)

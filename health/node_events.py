@@ -25,6 +25,7 @@ COMPONENT: Final = "sickbay-node"
 MOST_A_MINUTE: Final = 10
 """Events of single faults; a node with more has one trouble, not many."""
 
+_MINUTE: Final = timedelta(minutes=1)
 _EVENTS: Final = "api/v1/namespaces/default/events"
 """Events on objects without a namespace live in `default`, where kubectl looks for them."""
 _MESSAGE_CHARACTERS: Final = 1024
@@ -48,6 +49,8 @@ class NodeEvents:
         self._first = True
         self._counts: Counter[str] = Counter()
         self._recent: deque[datetime] = deque()
+        self._rest: tuple[FaultNews, ...] = ()
+        self._summed_up_at: datetime | None = None
 
     async def tell(self, report: FaultsAnnotation, node_uid: str) -> None:
         """Write the Events for what is new in a report."""
@@ -56,18 +59,23 @@ class NodeEvents:
         free = self._free_now()
         for one in news[:free]:
             await self._write(self._name(node_uid, *one.fault.identity), one.news, one.message, one.warning, node_uid)
-        if rest := news[free:]:
-            await self._sum_up(rest, report.boot_id, node_uid)
+        self._rest += news[free:]
+        if self._rest and self._may_sum_up():
+            await self._sum_up(report.boot_id, node_uid)
         self._first = False
 
     def _free_now(self) -> int:
         """How many Events of single faults may be written now."""
         now = self._now()
-        while self._recent and now - self._recent[0] >= timedelta(minutes=1):
+        while self._recent and now - self._recent[0] >= _MINUTE:
             self._recent.popleft()
-        return MOST_A_MINUTE - len(self._recent)
+        return max(0, MOST_A_MINUTE - len(self._recent))
 
-    async def _sum_up(self, rest: tuple[FaultNews, ...], boot_id: str, node_uid: str) -> None:
+    def _may_sum_up(self) -> bool:
+        return self._summed_up_at is None or self._now() - self._summed_up_at >= _MINUTE
+
+    async def _sum_up(self, boot_id: str, node_uid: str) -> None:
+        rest, self._rest, self._summed_up_at = self._rest, (), self._now()
         codes = Counter(one.fault.code for one in rest)
         named = ", ".join(f"{code} ({number})" for code, number in codes.most_common(8))
         message = f"{len(rest)} more changes of faults: {named}"
