@@ -42,6 +42,10 @@ class Agent:
         """Whether the process is there."""
         return self._process is not None and self._process.returncode is None
 
+    def tell(self, names: Mapping[str, str]) -> None:
+        """Put these into its environment, from its next start on."""
+        self._environment |= names
+
     def start(self) -> None:
         """Run it from now on; a machine without power calls `stop`."""
         if self._keeper is None:

@@ -35,6 +35,11 @@ class EventFile:
         """The driver's verdict on a GPU is another one."""
         self._append([f"{gpu.index} {_ACTION_EVENT} {action.nvml}"])
 
+    def last_xids(self) -> dict[int, int]:
+        """The last Xid of each GPU that had one in this boot, by index."""
+        found = [line.split() for line in self.path.read_text().splitlines()]
+        return {int(index): int(code) for index, kind, code in found if int(kind) == _XID_EVENT}
+
     def _append(self, lines: Iterable[str]) -> None:
         with self.path.open("a") as file:
             file.writelines(f"{line}\n" for line in lines)

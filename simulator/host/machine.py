@@ -20,6 +20,7 @@ from pydantic import Field
 from simulator.clock import Clock
 from simulator.host.agent import GRACE_SECONDS, Agent
 from simulator.host.control import HostControl, ProgramEnd
+from simulator.host.dcgm_exporter import DcgmExporter, dcgm_names
 from simulator.host.driver import Driver
 from simulator.host.faults import HostFault, OpenFault
 from simulator.host.gpu import Described
@@ -54,6 +55,8 @@ class Site:
     """Command of the node agent; none is run if it is empty."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What every agent finds in its environment, beside the names that its machine adds."""
+    dcgm: int = 0
+    """Which DCGM the hosts have, 3 or 4; 0 for none."""
 
 
 class HostMachine:
@@ -72,6 +75,7 @@ class HostMachine:
         self.driver = Driver(instance_id, GPU_MODELS[instance_type_name], self.instance_type.gpus, self._run)
         self._tree = HostTree(self._run / "host", instance_type_name, self.driver.gpus, self.driver.model)
         self.agent = self._make_agent() if site.agent else None
+        self.exporter: DcgmExporter | None = None
         self.boots = 0
         """How often it came up."""
         self.gpu_resets = 0
@@ -135,6 +139,8 @@ class HostMachine:
         self._power = Power.BOOTING
         control = await self._open.enter_async_context(HostControl(self.reset_gpus, self.reboot))
         self.driver.control_address = control.address
+        if self._site.dcgm:
+            await self._serve_dcgm()
         self._tasks.spawn(self._boot(self._site.times.boot), f"boot {self.node_name}")
 
     async def reboot(self) -> None:
@@ -261,6 +267,12 @@ class HostMachine:
             act()
 
         self._tasks.spawn(wait(), f"{self.node_name} in {seconds} s")
+
+    async def _serve_dcgm(self) -> None:
+        exporter = DcgmExporter(self.driver, self.node_name, lambda: self._power is Power.RUNNING)
+        self.exporter = await self._open.enter_async_context(exporter)
+        if self.agent:
+            self.agent.tell(dcgm_names(self._site.programs, self._site.dcgm, exporter.url))
 
     def _make_agent(self) -> Agent:
         programs = self._site.programs

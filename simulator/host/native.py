@@ -47,6 +47,11 @@ class NativePrograms:
         return self.folder / "nvidia-smi"
 
     @property
+    def dcgmi(self) -> Path:
+        """The simulated `dcgmi`."""
+        return self.folder / "dcgmi"
+
+    @property
     def reboot(self) -> Path:
         """Asks the machine that it runs on to reboot."""
         return self.folder / "reboot"
@@ -68,6 +73,7 @@ PARTS = {
     ),
     "libcuda.so.1": ("cuda_shim.c", "cuda_memory.c", "gpu_state.c"),
     "nvidia-smi": ("nvidia_smi.c", "smi_query.c", "gpu_state.c", "host_control.c"),
+    "dcgmi": ("dcgmi.c", "gpu_state.c"),
     "reboot": ("reboot.c", "gpu_state.c", "host_control.c"),
     "machine-init": ("machine_init.c",),
 }
