@@ -29,7 +29,8 @@ from sickbay.shortages import Shortage, shortages
 AGENT_MISSING: Final = "agent-missing"
 
 AGENT_GRACE: Final = timedelta(minutes=10)
-"""From the moment when a node is made and Ready until its agent must have reported: image pull and driver included."""
+"""From the moment when a node is made and Ready, and agents are expected at all, until its own must have reported:
+image pull and driver included. On a fleet that runs for weeks the first agent comes minutes before the last one."""
 SHORT_FOR: Final = timedelta(minutes=10)
 """How long a count must stay short: device plugins come up last after a boot, and need minutes."""
 
@@ -69,8 +70,8 @@ class Beside(Frozen):
     """What is known beside the node object."""
 
     memory: NodeMemory
-    agents_expected: bool = False
-    """GPU nodes of this cluster run our agent."""
+    agents_since: datetime | None = None
+    """Since when GPU nodes of this cluster are known to run our agent; None where they need not."""
     excuses: tuple[Excuse, ...] = ()
 
 
@@ -134,9 +135,10 @@ def _agents_silence(
     if told is not None and told.boot_id != snapshot.boot_id and now - beside.memory.boot_since > HEARTBEAT_LIMIT:
         words = f"the node agent reports of boot {told.boot_id}, and the node runs boot {snapshot.boot_id}"
         return (monitor_silent(node, words, now),)
-    since = max(created_at(node), snapshot.ready_since or created_at(node))
-    missing = beside.agents_expected and wants_agent(node) and not has_agent(node) and now - since > AGENT_GRACE
-    if not missing:
+    if beside.agents_since is None or not wants_agent(node) or has_agent(node):
+        return ()
+    since = max(created_at(node), snapshot.ready_since or created_at(node), beside.agents_since)
+    if now - since <= AGENT_GRACE:
         return ()
     component = Component(kind=ComponentKind.MONITOR, id=node.metadata.name)
     words = "no Sickbay agent has ever reported from this node: look at its DaemonSet's tolerations and selector"

@@ -20,22 +20,26 @@ class NodeLooks:
         self._nodes = nodes
         self._rules = rules
         self._memories: dict[str, NodeMemory] = {}
-        self._agent_seen = False
+        self._agents_since: datetime | None = None
 
     def look(self, node: Node, now: datetime) -> NodeSnapshot:
         """The node with all faults that the watch can tell."""
         uid = node.metadata.uid
         memory = self._memories[uid] = remember(node, self._memories.get(uid), now)
-        beside = Beside(memory=memory, agents_expected=self._agents_expected(), excuses=self._rules.excuses)
+        beside = Beside(memory=memory, agents_since=self._expected_since(now), excuses=self._rules.excuses)
         return with_watch_faults(read_node(node, now), node, beside)
 
     def forget(self, uid: str) -> None:
         """The node is gone."""
         self._memories.pop(uid, None)
 
-    def _agents_expected(self) -> bool:
+    def _expected_since(self, now: datetime) -> datetime | None:
+        """Since when agents are expected; once they are, they stay so: one that has come and gone was there."""
+        if self._agents_since is None and self._are_expected():
+            self._agents_since = now
+        return self._agents_since
+
+    def _are_expected(self) -> bool:
         if self._rules.agents is not AgentsExpected.AUTO:
             return self._rules.agents is AgentsExpected.YES
-        # One agent that has come and gone still shows that this cluster runs them.
-        self._agent_seen = self._agent_seen or any(has_agent(node) for node in self._nodes.values())
-        return self._agent_seen
+        return any(has_agent(node) for node in self._nodes.values())

@@ -86,7 +86,8 @@ def look(
 ) -> NodeSnapshot:
     """A look after the watch has seen the node as it is for this long."""
     memory = remember(told, None, NOW - watched_for)
-    beside = Beside(memory=remember(told, memory, NOW), agents_expected=expected, excuses=excuses(ignored))
+    since = NOW - watched_for if expected else None
+    beside = Beside(memory=remember(told, memory, NOW), agents_since=since, excuses=excuses(ignored))
     return with_watch_faults(read_node(told, NOW), told, beside)
 
 
@@ -118,6 +119,11 @@ def test_an_agent_that_never_came_blocks_new_work_and_never_does_more() -> None:
 )
 def test_an_agent_is_missed_only_after_its_grace_and_where_agents_are_expected(told: Node, expected: bool) -> None:
     assert codes(look(told, expected=expected)) == []
+
+
+def test_no_agent_is_missed_on_an_old_fleet_on_which_agents_have_only_just_begun_to_come() -> None:
+    assert codes(look(node(agent=False), watched_for=9 * MINUTE)) == []
+    assert codes(look(node(agent=False), watched_for=11 * MINUTE)) == ["agent-missing"]
 
 
 def test_a_dead_kubelet_explains_the_missing_agent() -> None:

@@ -58,7 +58,18 @@ def test_agents_are_expected_by_the_setting_or_once_one_has_reported(
 ) -> None:
     bare, other = node("n1"), node("n2", agent=others)
     looks = NodeLooks({each.metadata.uid: each for each in (bare, other)}, WatchRules(agents=expected))
+    assert codes(looks, bare, START) == []
     assert codes(looks, bare, LATER) == found
+
+
+def test_a_rollout_of_agents_over_an_old_fleet_blocks_none_of_its_nodes() -> None:
+    bare, other = node("n1"), node("n2")
+    nodes = {each.metadata.uid: each for each in (bare, other)}
+    looks = NodeLooks(nodes, WatchRules())
+    looks.look(bare, START)
+    nodes["u-n2"] = node("n2", agent=True)
+    assert codes(looks, bare, LATER) == []
+    assert codes(looks, bare, LATER + timedelta(minutes=11)) == ["agent-missing"]
 
 
 def test_agents_stay_expected_when_the_only_node_that_had_one_is_gone() -> None:

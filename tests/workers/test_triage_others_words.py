@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from sickbay import names
+import pytest
+
+from sickbay import names, watch_faults
 from sickbay.catalogue import fault_of
 from sickbay.cloud_words import CloudWords
 from sickbay.faults import Component, ComponentKind
@@ -81,12 +83,13 @@ async def test_ec2s_words_open_an_incident_and_only_a_newer_answer_ends_them(war
         await eventually(lambda: codes_are(ward, machine, ["xid-48"]))
 
 
-async def test_a_gpu_node_whose_agent_never_came_takes_no_work(ward: Ward) -> None:
+async def test_a_gpu_node_whose_agent_never_came_takes_no_work(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     """Peer-nvsentinel 4.24."""
+    monkeypatch.setattr(watch_faults, "AGENT_GRACE", timedelta(0))
     old = (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {"type": "Ready", "status": "True", "reason": "Test", "lastTransitionTime": old, "lastHeartbeatTime": old}
-    ahead = timedelta(minutes=11)
-    async with triage_of(ward, watch_rules=WatchRules(agents=AgentsExpected.YES), ahead=ahead):
+    rules, often = WatchRules(agents=AgentsExpected.YES), timedelta(milliseconds=100)
+    async with triage_of(ward, watch_rules=rules, reconcile_every=often):
         await ward.kube.create_node("n1", provider_id="aws:///eu-west-1a/i-n1")
         await ward.kube.set_node_status("n1", {"conditions": [ready]})
         await eventually(lambda: ward.is_open("i-n1"))
