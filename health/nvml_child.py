@@ -70,10 +70,12 @@ def ask_gpu(index: int, version: str) -> dict[str, Any]:
     for name, question in questions(version).items():
         try:
             answer.update(question(handle))
-        except pynvml.NVMLError as error:
-            answer["errors"].append(error.value)
-            answer["unanswered"][name] = error.value
-            if error.value == pynvml.NVML_ERROR_GPU_IS_LOST:
+        except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
+            # The second is how pynvml says that the library has only an older form of a function.
+            code = getattr(error, "value", pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            answer["errors"].append(code)
+            answer["unanswered"][name] = code
+            if code == pynvml.NVML_ERROR_GPU_IS_LOST:
                 break
     return answer
 

@@ -157,9 +157,10 @@ def nvlinks(handle: Any) -> dict[str, Any]:
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         try:
             states[link] = bool(pynvml.nvmlDeviceGetNvLinkState(handle, link))
+        except pynvml.NVMLError_InvalidArgument:
+            break
         except pynvml.NVMLError as error:
             unknown_there(error)
-            break
     counters = fields(handle, [(number, link) for link, up in states.items() if up for number in _LINK_COUNTERS])
     links: list[dict[str, Any]] = [
         {"index": link, "active": up}

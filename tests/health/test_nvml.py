@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from health import nvml
 from health.children import ChildResult
@@ -90,6 +92,7 @@ async def test_a_hang_at_one_gpu_keeps_what_the_others_said_before(machine: Host
 
 
 async def test_a_driver_that_hangs_altogether_is_silent(machine: HostMachine) -> None:
+    """detection 8.4"""
     machine.inject(host_ill(driver_hangs=True))
     answer = await ask(timedelta(seconds=1))
     assert (answer.whole, answer.count, answer.silent) == (False, None, "no answer in time")
@@ -116,6 +119,27 @@ def test_a_child_that_crashes_is_silent_with_its_last_words() -> None:
 def test_words_of_the_library_between_the_answers_do_not_hurt() -> None:
     answer = read_answer(ChildResult(0, 'NVML: warning\n{"count": 0}\n[1, 2]\n{"end": true}\n', ""))
     assert (answer.whole, answer.count) == (True, 0)
+
+
+WELL = "\n".join(
+    (
+        '{"count": 2, "driver_version": "580.95.05"}',
+        '{"gpu": {"index": 0, "uuid": "GPU-0", "pci": "00000000:53:00.0", "errors": []}}',
+        '{"gpu": {"index": 1, "uuid": "GPU-1", "pci": "00000000:61:00.0", "errors": []}}',
+        '{"end": true}',
+    )
+)
+
+
+@given(st.integers(0, len(WELL) - 1))
+def test_an_answer_that_was_cut_anywhere_is_not_whole(end: int) -> None:
+    assert read_answer(ChildResult(None, WELL, "", timed_out=True)).whole
+    assert not read_answer(ChildResult(None, WELL[:end], "", timed_out=True)).whole
+
+
+@given(st.text() | st.binary().map(lambda data: data.decode(errors="replace")))
+def test_nonsense_is_no_answer_and_no_error(text: str) -> None:
+    assert not read_answer(ChildResult(0, text, "")).whole
 
 
 def test_no_child_is_started_while_too_many_hang_in_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """The check `nvml` on simulated machines of every kind: real children, the real pynvml, the simulated library."""
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -78,6 +79,26 @@ async def test_a_driver_of_535_leaves_questions_open_and_no_machine_ill(
         outcome = await look(machine, monkeypatch)
     assert (outcome.result, outcome.faults) == (CheckResult.HEALTHY, ())
     assert "recovery action" in outcome.why
+
+
+async def test_a_library_that_lacks_all_but_the_names_proves_no_health(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = re.findall(r"EXPORTED nvml_return (nvmlDeviceGet\w+)\(", "".join(_sources()))
+    kept = ("Handle", "UUID", "Name", "PciInfo", "Count")
+    lacking = [name for name in exported if not name.removeprefix("nvmlDeviceGet").startswith(kept)]
+    async with running_host(tmp_path, instance_type="p5.48xlarge") as machine:
+        machine.inject(
+            HostFault(host_trouble=HostTrouble(missing_nvml_functions=tuple(lacking)), cured_by=Cure.REPLACE)
+        )
+        outcome = await look(machine, monkeypatch)
+    assert len(lacking) > 20
+    assert (outcome.result, outcome.faults) == (CheckResult.UNKNOWN, ())
+
+
+def _sources() -> Iterator[str]:
+    for source in sorted(native.SOURCES.glob("nvml_*.c")):
+        yield source.read_text()
 
 
 MEMORY = {

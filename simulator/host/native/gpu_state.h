@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-enum { MAX_GPUS = 16, MAX_USERS = 16, MAX_MIG = 8, MAX_VALUES = 64, TEXT = 96, LONG_TEXT = 1024 };
+enum { MAX_GPUS = 16, MAX_USERS = 16, MAX_MIG = 8, MAX_VALUES = 64, TEXT = 96, LONG_TEXT = 4096 };
 
 struct gpu_user {
     unsigned pid;
