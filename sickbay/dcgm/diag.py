@@ -57,7 +57,7 @@ def _end(exit_code: int | None) -> _Judgement:
 
 
 def _contradiction(exit_code: int | None, body: _Judgement) -> tuple[str, ...]:
-    if exit_code not in FAILED_TESTS or body.faults or exit_code is None:
+    if exit_code not in FAILED_TESTS or exit_code is None or body.faults or body.unjudged:
         return ()
     return (f"dcgmi: {words_of_exit(exit_code)}; but no test in the body failed",)
 

@@ -19,6 +19,11 @@ _OVERALL: Final = "Overall Health"
 _STATE: Final = re.compile(r"^\s*(?P<state>Healthy|Warning|Failure|Internal error)\b[\s:,.-]*", re.IGNORECASE)
 _GROUPS: Final = {"gpu": ComponentKind.GPU, "nvswitch": ComponentKind.NVSWITCH, "switch": ComponentKind.NVSWITCH}
 _NO_SYSTEM: Final = "all systems"
+_OLD_OVERALL: Final = re.compile(r"Overall Health:\s*(?P<state>[A-Za-z]+)")
+_OLD_PART: Final = re.compile(r"^(?P<group>GPU|NvSwitch|Switch) ID:\s*(?P<number>\d{1,6})$", re.IGNORECASE)
+_OLD_SYSTEM: Final = re.compile(
+    r"^(?P<system>[A-Za-z][A-Za-z ]{0,24}):\s*(?P<state>Warning|Failure)\s*-?\s*(?P<text>.*)$"
+)
 
 
 class Incident(Frozen):
@@ -42,7 +47,7 @@ class HealthReport(Frozen):
 
 def read_health(text: str) -> HealthReport | None:
     """The report in a text; None if there is none. Raises nothing, on any text."""
-    return _read_json(text) or _read_table(text)
+    return _read_json(text) or _read_table(text) or _read_old_table(text)
 
 
 def _read_json(text: str) -> HealthReport | None:
@@ -136,8 +141,41 @@ def _table_incidents(rows: tuple[TableRow, ...]) -> tuple[Incident, ...]:
         elif name != "Errors":
             text = _STATE.sub("", row.value, count=1).strip()
             found.append(Incident(entity=entity, system=name, state=_word(row.value), text=text))
-    detailed = {incident.entity for incident in found if incident.system != _NO_SYSTEM}
-    return tuple(incident for incident in found if incident.system != _NO_SYSTEM or incident.entity not in detailed)
+    return _detailed(found)
+
+
+def _read_old_table(text: str) -> HealthReport | None:
+    """The table of DCGM 1 and 2, whose second column has the system in its text; a well one has no second row."""
+    overall = _OLD_OVERALL.search(text)
+    if _TITLE not in text or overall is None:
+        return None
+    table = read_table(text)
+    last = text.rstrip().rpartition("\n")[2].strip()
+    troubles = () if last.startswith("+") and last.endswith("+") else ("the table is cut",)
+    incidents = _old_incidents(table.rows) if table else ()
+    return HealthReport(overall=overall["state"].lower(), incidents=incidents, troubles=troubles)
+
+
+def _old_incidents(rows: tuple[TableRow, ...]) -> tuple[Incident, ...]:
+    """A part has its state beside its name, and one text for each of its systems below."""
+    found: list[Incident] = []
+    for row in rows:
+        part, system = _OLD_PART.match(row.name), _OLD_SYSTEM.match(row.value.strip())
+        if part:
+            entity = _entity(part["group"], part["number"])
+            found.append(Incident(entity=entity, system=_NO_SYSTEM, state=_word(row.value)))
+        elif system and found:
+            state, text = system["state"].lower(), system["text"]
+            found.append(Incident(entity=found[-1].entity, system=system["system"], state=state, text=text))
+        elif found and not row.name:
+            found[-1] = found[-1].model_copy(update={"text": _joined(found[-1].text, row.value)})
+    return _detailed(found)
+
+
+def _detailed(found: list[Incident]) -> tuple[Incident, ...]:
+    """The incidents without those of whole parts whose systems tell more."""
+    told = {incident.entity for incident in found if incident.system != _NO_SYSTEM}
+    return tuple(incident for incident in found if incident.system != _NO_SYSTEM or incident.entity not in told)
 
 
 def _joined(text: str, more: str) -> str:

@@ -6,13 +6,17 @@ open until a proof; a level is told and disturbs nobody.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from pydantic import ValidationError
 
 from sickbay.dcgm.reported import xid_code
 from sickbay.model import Frozen
 
-LEVEL_CODE = "dcgm-xid"
+LEVEL_CODE: Final = "dcgm-xid"
+
+_GPUS_KEPT: Final = 256
+"""A page that names its GPUs anew each time must not fill the memory."""
 
 
 class LastXids(Frozen):
@@ -40,5 +44,5 @@ def code_of_last_xid(uuid: str, xid: int, before: LastXids | None) -> str:
 
 def with_xids(before: LastXids | None, seen: Mapping[str, int]) -> LastXids:
     """What to remember after a look: a GPU that a torn page lacks keeps its last one."""
-    known = before.xids if before else {}
-    return LastXids(xids={**known, **seen})
+    known = {**(before.xids if before else {}), **seen}
+    return LastXids(xids=dict(list(known.items())[-_GPUS_KEPT:]))

@@ -57,6 +57,29 @@ def test_an_incident_is_a_fault_of_its_gpu_in_either_shape(
     assert not by_json.why
 
 
+def old_table(*lines: str) -> str:
+    return "\n".join(["Health Monitor Report", border(), *lines, ""])
+
+
+def test_the_tables_of_older_versions_are_read_too() -> None:
+    well = old_table(f"| {'Overall Health:    Healthy':<76}|", border("="))
+    assert judge(well).result is CheckResult.HEALTHY
+    assert judge(well[: well.rindex("+=")]).result is CheckResult.UNKNOWN
+    ill = old_table(
+        *row("Group 1", "Overall Health:    Warning"),
+        border("="),
+        *row("GPU ID: 4", "Failure"),
+        *row("", "Memory system: Failure - Detected 2 volatile"),
+        *row("", "double-bit ECC error(s) in GPU 4."),
+        *row("", "InfoROM system: Warning - A corrupt InfoROM"),
+        border(),
+    )
+    assert found(judge(ill)) == {
+        ("dcgm-memory-error", "index 4", Rung.RESET_GPU),
+        ("dcgm-advice", "index 4", Rung.NONE),
+    }
+
+
 def test_each_xid_of_one_message_is_a_fault_of_its_own() -> None:
     report = health_json(
         "Failure", {0: {"PCIe system": ("Failure", "Detected XID 79 for GPU 0. Detected XID 31 for GPU 0")}}
