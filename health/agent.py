@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol, runtime_checkable
 
 from health.check import Check
-from health.inventory import Machine, look_at_machine
-from health.kernel_log_check import ABOUT_KERNEL_LOG
+from health.heard_events import EventSource, HeardEvents
+from health.inventory import Machine, MachineWatch, look_at_machine
 from health.kernel_watch import KernelWatch
 from health.layers import checks as all_checks
 from health.schedule import DRIVER_LAYERS, FIRST_PASS_SECONDS, Schedule
@@ -21,13 +21,21 @@ from health.settings import NodeSettings
 from health.state import AgentMemory, AgentState
 from health.stuck_children import StuckChildren
 from sickbay.check_record import CheckRecord, CheckRun
-from sickbay.checks import ActiveDepth, CheckMoment, CheckReport, HostFacts, judged
-from sickbay.conditions import FaultsAnnotation, Inventory
+from sickbay.checks import ActiveDepth, CheckMoment, CheckReport
+from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Fault, update_faults
 from sickbay.gpu_readings import NvmlAnswer, known_gpus, passes_after_reset, readings
-from sickbay.node_conditions import CHECK_KERNEL_LOG, BlindCheck
+from sickbay.node_conditions import BlindCheck
 from sickbay.nodes import HostProbe
-from sickbay.open_faults import ResetMark, confirmed, with_happening, without_answered, without_quiet, without_reset
+from sickbay.open_faults import (
+    ResetMark,
+    confirmed,
+    with_happening,
+    with_heard,
+    without_answered,
+    without_quiet,
+    without_reset,
+)
 
 NVML: Final = "nvml"
 """Name of the check whose answers also name the GPUs and prove resets."""
@@ -65,11 +73,16 @@ class NodeAgent:
         checks: Iterable[Check] | None = None,
         now: Callable[[], datetime] = _now,
         look: Callable[[NodeSettings], Machine] = look_at_machine,
+        events: EventSource | None = None,
     ) -> None:
-        """`checks`, `now` and `look` are given by tests. Raises OSError if the boot id cannot be read."""
+        """`events` are NVML's, where they are wanted; `checks`, `now` and `look` are given by tests.
+
+        Raises OSError if the boot id cannot be read.
+        """
         self._settings = settings
         self._now = now
-        self._look = look
+        self._machine = MachineWatch(settings, look)
+        self._heard = None if events is None else HeardEvents(events)
         self._memory = AgentMemory(settings.state_dir, settings.boot_id(), now)
         self._log = KernelWatch(settings, self._state, now)
         chosen = tuple(_checks(settings) if checks is None else checks)
@@ -82,10 +95,6 @@ class NodeAgent:
         )
         self.schedule = Schedule(chosen, self._state.checks, moment, now, self._ran)
         self._answer: NvmlAnswer | None = None
-        self._efa_devices: int | None = None
-        self._looking = asyncio.Lock()
-        self._looked = False
-        self._machine = HostFacts()
         self.changed = asyncio.Event()
         """Set when the report may have changed; whoever publishes it clears it."""
 
@@ -97,11 +106,6 @@ class NodeAgent:
     def boot_id(self) -> str:
         """The boot that this agent watches."""
         return self._state.boot_id
-
-    @property
-    def expected_gpus(self) -> int | None:
-        """GPUs of a healthy machine, as far as it is known."""
-        return self._settings.expected_gpus
 
     @property
     def passed(self) -> bool:
@@ -120,41 +124,36 @@ class NodeAgent:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._watch_kernel_log(), name="kernel log")
                 await self._look_at_machine()
+                await self._listen()
                 loops.create_task(self.schedule.run(), name="checks")
                 loops.create_task(self._watch_machine(), name="machine")
                 await asyncio.sleep(FIRST_PASS_SECONDS)
                 self.changed.set()
         finally:
+            await self._stop_listening()
             await asyncio.to_thread(self._log.stop)
 
     def report(self) -> FaultsAnnotation:
         """The open faults now, for publishing."""
-        answer = self._answer
         return FaultsAnnotation(
             boot_id=self.boot_id,
             reported_at=self._now(),
             faults=self._faults(),
             checks_unknown=tuple(check.name for check in self.blind()),
             expected_gpus=self._settings.expected_gpus,
-            inventory=Inventory(
-                instance_type=self.schedule.host.instance_type,
-                gpus=None if answer is None else answer.count,
-                efa_devices=self._efa_devices,
-            ),
+            inventory=self._machine.inventory(),
             boot_seen_at=self._state.boot_seen_at,
         )
 
     def blind(self) -> tuple[BlindCheck, ...]:
         """The checks that cannot judge now, with what that leaves open."""
-        log = self._log
-        missing = BlindCheck(
-            name=CHECK_KERNEL_LOG, judges=ABOUT_KERNEL_LOG.judges, why=log.problem, since=log.missing_since
-        )
-        return (*((missing,) if log.missing_since else ()), *self.schedule.blind())
+        log = self._log.blind()
+        return (*((log,) if log else ()), *self.schedule.blind())
 
     def check_reports(self) -> tuple[CheckReport, ...]:
         """Every check as it stands, the kernel log first."""
-        return (self._kernel_log_report(), *self.schedule.reports())
+        logged = tuple(entry.fault for entry in self._state.open_faults)
+        return (self._log.report(logged), *self.schedule.reports())
 
     async def probe(
         self,
@@ -188,7 +187,11 @@ class NodeAgent:
     async def driver_untouched(self) -> AsyncIterator[None]:
         """Keep the agent's own hands off the GPUs, which a reset needs."""
         async with self.schedule.gate.untouched():
-            yield
+            await self._stop_listening()
+            try:
+                yield
+            finally:
+                await self._listen()
 
     async def note_reset(self, pcis: tuple[str, ...]) -> None:
         """These GPUs were reset just now: what was seen before counts no more, once a full pass is clean."""
@@ -209,24 +212,17 @@ class NodeAgent:
 
     async def _look_at_machine(self, *, again: bool = False) -> None:
         """Learn what kind of machine this is; which checks apply follows from it."""
-        async with self._looking:
-            if self._looked and not again:
-                return
-            machine = await asyncio.to_thread(self._look, self._settings)
-            self._looked = True
-            self._efa_devices = machine.efa_devices
-            # A look that failed takes nothing back of what an earlier one saw.
-            if machine.host.pci_known or not self._machine.pci_known:
-                self._machine = machine.host
-            self._tell_host()
+        await self._machine.look(again=again)
+        self.schedule.host = self._machine.host
 
-    def _tell_host(self) -> None:
-        """Give the checks what the bus tells of the machine, and the driver of its GPUs."""
-        said = self._answer
-        if said is not None and said.gpus:
-            told = {"gpu_product": said.gpus[0].name, "driver_version": said.driver_version}
-            self._machine = self._machine.model_copy(update=told)
-        self.schedule.host = self._machine
+    async def _listen(self) -> None:
+        if self._heard is not None and self.schedule.applies(NVML):
+            await asyncio.to_thread(self._heard.source.start)
+
+    async def _stop_listening(self) -> None:
+        """Whoever listens holds the GPUs open."""
+        if self._heard is not None:
+            await asyncio.to_thread(self._heard.source.stop)
 
     async def _read_kernel_log(self, *, to_end: bool = False) -> None:
         was_missing = self._log.missing_since is not None
@@ -234,7 +230,8 @@ class NodeAgent:
         if was_missing and self._log.missing_since is None:
             self.changed.set()
         before = self._state.open_faults
-        open_faults = with_happening(before, happening)
+        heard = () if self._heard is None else self._heard.take()
+        open_faults = with_heard(with_happening(before, happening), heard, happening.sequence, self._now())
         open_faults = without_quiet(open_faults, self._now(), timedelta(seconds=self._settings.quiet_seconds))
         state = self._state.model_copy(update={"sequence": happening.sequence, "open_faults": open_faults})
         # An older number on the disk goes with the older faults there: a restart then sees the rest happen again.
@@ -250,9 +247,10 @@ class NodeAgent:
     def _take_answer(self, answer: NvmlAnswer | None) -> None:
         """What NVML said names GPUs, proves resets, and takes back what the log said of recovery actions."""
         self._answer = answer
+        self._machine.hear(answer)
+        self.schedule.host = self._machine.host
         if answer is None:
             return
-        self._tell_host()
         known = known_gpus(answer, self._state.known_gpus)
         at_peace = [gpu.pci for gpu in readings(answer) if gpu.recovery_action == "none"]
         marks = self._state.unproven_resets
@@ -278,16 +276,3 @@ class NodeAgent:
         read = (*self.schedule.faults(), *((silence,) if silence else ()))
         # One thing seen by two sources is one fault, whose counts do not add up.
         return update_faults(confirmed(logged, read), read)
-
-    def _kernel_log_report(self) -> CheckReport:
-        faults = tuple(entry.fault for entry in self._state.open_faults)
-        unread = self._log.problem if self._log.missing_since else ""
-        outcome = judged(faults, unread)
-        return CheckReport(
-            name=CHECK_KERNEL_LOG,
-            layer=ABOUT_KERNEL_LOG.layer,
-            result=outcome.result,
-            why=outcome.why,
-            at=self._now(),
-            faults=faults,
-        )

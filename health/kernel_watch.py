@@ -11,11 +11,13 @@ from typing import Final
 
 from health.kernel_faults import KernelFaults
 from health.kernel_log import KernelLogReader, Taken
+from health.kernel_log_check import ABOUT_KERNEL_LOG
 from health.settings import NodeSettings
 from health.state import AgentState
 from sickbay.catalogue import fault_of
+from sickbay.checks import CheckReport, judged
 from sickbay.faults import Component, ComponentKind, Fault
-from sickbay.node_conditions import CHECK_KERNEL_LOG
+from sickbay.node_conditions import CHECK_KERNEL_LOG, BlindCheck
 from sickbay.open_faults import Happening
 
 CATCH_UP_SECONDS: Final = 10.0
@@ -85,6 +87,25 @@ class KernelWatch:
             seen=self.missing_since,
             boot_id=self._boot_id,
             evidence=("the kernel log cannot be read",),
+        )
+
+    def blind(self) -> BlindCheck | None:
+        """What is left open while the log cannot be read; None while it can."""
+        if self.missing_since is None:
+            return None
+        judges = ABOUT_KERNEL_LOG.judges
+        return BlindCheck(name=CHECK_KERNEL_LOG, judges=judges, why=self.problem, since=self.missing_since)
+
+    def report(self, faults: tuple[Fault, ...]) -> CheckReport:
+        """The log as one check among the others, with the faults that it has open."""
+        outcome = judged(faults, self.problem if self.missing_since else "")
+        return CheckReport(
+            name=CHECK_KERNEL_LOG,
+            layer=ABOUT_KERNEL_LOG.layer,
+            result=outcome.result,
+            why=outcome.why,
+            at=self._now(),
+            faults=faults,
         )
 
     async def _take(self, to_end: bool) -> Taken:

@@ -59,6 +59,20 @@ def with_happening(open_faults: Iterable[OpenFault], happening: Happening) -> tu
     return tuple(known.values())
 
 
+def with_heard(
+    open_faults: Iterable[OpenFault], heard: Iterable[Fault], sequence: int, at: datetime
+) -> tuple[OpenFault, ...]:
+    """The open faults after news from another source of the same faults (NVML's events).
+
+    What the log shows already is not counted twice; what it never showed is open as from record `sequence` on, and the
+    log's own words take its place once they come.
+    """
+    known = {entry.fault.identity: entry for entry in open_faults}
+    for fault in heard:
+        known.setdefault(fault.identity, OpenFault(fault=fault, sequence=sequence, active_at=at))
+    return tuple(known.values())
+
+
 def without_quiet(open_faults: Iterable[OpenFault], now: datetime, quiet: timedelta) -> tuple[OpenFault, ...]:
     """The open faults without those that ask for nothing and did not happen again for a while."""
     return tuple(entry for entry in open_faults if not _passes_by_itself(entry.fault) or now - entry.active_at < quiet)

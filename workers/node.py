@@ -20,6 +20,7 @@ from activities.host import HostActivities
 from health.agent import NodeAgent
 from health.api_server import ApiServer, address_in_pod
 from health.children import end_children
+from health.nvml_events import NvmlEvents
 from health.publisher import FIELD_MANAGER, Publisher
 from health.settings import NodeSettings
 from sickbay.names import node_queue
@@ -47,7 +48,8 @@ async def run_node(settings: NodeSettings) -> int:
     Raises OSError if the boot id cannot be read, and `health.api_server.NoAccessError` if there is no way to the
     cluster: without them nothing that we find could be told.
     """
-    agent = NodeAgent(settings)
+    events = NvmlEvents(settings.boot_id(), settings.nvml_library) if settings.nvml_events else None
+    agent = NodeAgent(settings, events=events)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

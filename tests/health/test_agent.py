@@ -15,11 +15,14 @@ from health.inventory import Machine
 from health.kernel_watch import SILENT_LOG_SECONDS
 from health.nvml_check import AskNvml, NvmlCheck
 from health.settings import NodeSettings
-from sickbay.checks import HostFacts
+from sickbay.catalogue import fault_of
+from sickbay.checks import ActiveDepth, CheckCost, HostFacts, healthy, judged, unknown
+from sickbay.faults import Component, ComponentKind, Fault, Rung
 from sickbay.gpu_readings import GpuAnswer, NvmlAnswer
 from tests.eventually import eventually
 
 from .records import ACTION_RESET, XID_31, XID_119, KernelLogFile
+from .stand_in_checks import AT_ONCE, Hanging, Told, about
 
 PCIS = ("0000:53:00", "0000:61:00")
 
@@ -45,6 +48,24 @@ class Nvml:
         return NvmlAnswer(count=2, gpus=tuple(GpuAnswer.model_validate(gpu) for gpu in gpus))
 
 
+class Events:
+    """NVML's events, as the test tells them."""
+
+    def __init__(self) -> None:
+        self.listens = False
+        self.heard: tuple[Fault, ...] = ()
+
+    def start(self) -> None:
+        self.listens = True
+
+    def stop(self, patience: timedelta = timedelta()) -> bool:
+        self.listens = False
+        return True
+
+    def take(self) -> tuple[Fault, ...]:
+        return self.heard
+
+
 class Node:
     """A host under test."""
 
@@ -52,6 +73,7 @@ class Node:
         self.log = KernelLogFile(folder / "kmsg")
         self.nvml = Nvml()
         self.checks: tuple[Check, ...] = ()
+        self.events = Events()
         self.machine = Machine(HostFacts(instance_type="p5.48xlarge", pci_known=True), efa_devices=32)
         self.now = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
         self.boot_id_path = folder / "boot_id"
@@ -70,7 +92,8 @@ class Node:
     def make(self, ask: AskNvml, **settings: Any) -> NodeAgent:
         """An agent that does not run yet."""
         chosen = self.settings.model_copy(update=settings)
-        return NodeAgent(chosen, (NvmlCheck(chosen, ask), *self.checks), lambda: self.now, lambda _: self.machine)
+        checks = (NvmlCheck(chosen, ask), *self.checks)
+        return NodeAgent(chosen, checks, lambda: self.now, lambda _: self.machine, self.events)
 
     @asynccontextmanager
     async def agent(self, **settings: Any) -> AsyncIterator[NodeAgent]:
@@ -263,3 +286,100 @@ async def test_a_disk_that_takes_no_state_does_not_stop_the_watch(node: Node) ->
     node.log.write(XID_119)
     async with node.agent() as agent:
         await eventually(shows(agent, "xid-119"))
+
+
+def xid(number: int, count: int = 1) -> Fault:
+    component = Component(kind=ComponentKind.GPU, id=PCIS[1])
+    return fault_of(f"xid-{number}", component, boot_id="boot-1").model_copy(update={"count": count})
+
+
+async def test_an_xid_that_only_an_event_told_is_a_fault_once(node: Node) -> None:
+    async with node.agent() as agent:
+        assert node.events.listens
+        node.events.heard = (xid(119),)
+        await eventually(shows(agent, "xid-119"))
+        node.log.write(XID_119)
+        await eventually(lambda: "GSP" in str(agent.report().faults[0].evidence))
+        assert [fault.count for fault in agent.report().faults] == [1]
+    assert not node.events.listens
+
+
+async def test_an_event_from_before_a_reset_does_not_come_back_after_it(node: Node) -> None:
+    async with node.agent() as agent:
+        node.events.heard = (xid(119),)
+        await eventually(shows(agent, "xid-119"))
+        await agent.note_reset((PCIS[1],))
+        assert codes(agent) == []
+        await agent.probe()
+        assert codes(agent) == []
+        node.events.heard = (xid(119, count=2),)
+        await eventually(shows(agent, "xid-119"))
+
+
+async def test_nobody_of_ours_listens_during_a_reset(node: Node) -> None:
+    async with node.agent() as agent:
+        async with agent.driver_untouched():
+            assert not node.events.listens
+        assert node.events.listens
+
+
+async def test_one_check_hangs_and_everything_else_goes_on(node: Node) -> None:
+    hanging = Hanging()
+    well = Told(about("disks"))
+    node.checks = (Told(about("efa", deadline=AT_ONCE), hanging), well)
+    async with node.agent() as agent:
+        assert agent.report().checks_unknown == ("efa",)
+        seen = len(well.moments)
+        node.log.write(XID_119)
+        await eventually(lambda: {"xid-119", "check-silent"} <= set(codes(agent)))
+        await eventually(lambda: len(well.moments) > seen)
+        probe = await agent.probe()
+        assert probe.gpus_answered
+        assert probe.checks_unknown == ("efa",)
+        results = {report.name: report.result.value for report in probe.checks}
+        assert results == {"kernel-log": "faults", "nvml": "healthy", "efa": "unknown", "disks": "healthy"}
+    hanging.released.set()
+
+
+async def test_what_checks_have_shown_outlives_the_agent_and_not_the_boot(node: Node) -> None:
+    """Detection 8.9: a monitor that is killed again and again forgets neither its faults nor its own silence."""
+    lost = fault_of("driver-hung", Component(kind=ComponentKind.DRIVER, id="nvidia"), boot_id="boot-1")
+    node.checks = (
+        Told(about("processes"), lambda moment: judged([lost])),
+        Told(about("efa"), lambda moment: unknown("sysfs cannot be read")),
+    )
+    async with node.agent() as agent:
+        await eventually(shows(agent, "driver-hung", "check-silent"))
+    node.checks = (Told(about("processes")), Told(about("efa", every=timedelta(hours=1))))
+    async with node.agent() as agent:
+        assert "driver-hung" in codes(agent)
+        await eventually(shows(agent, "driver-hung"))
+    node.boot_id_path.write_text("boot-2\n")
+    async with node.agent() as agent:
+        assert codes(agent) == []
+
+
+async def test_a_fault_of_a_check_goes_after_a_proven_reset_and_a_fresh_full_pass(node: Node) -> None:
+    wrong = fault_of("gpu-lost", Component(kind=ComponentKind.GPU, id=PCIS[1]), boot_id="boot-1")
+    wrong = wrong.model_copy(update={"rung": Rung.RESET_GPU})
+    check = Told(about("dcgm-health"), lambda moment: judged([wrong]))
+    node.checks = (check,)
+    async with node.agent() as agent:
+        await eventually(shows(agent, "gpu-lost"))
+        check.answer = lambda moment: healthy()
+        await agent.probe()
+        assert codes(agent) == ["gpu-lost"]
+        node.now += timedelta(seconds=1)
+        await agent.note_reset((PCIS[1],))
+        assert (await agent.probe()).faults == ()
+
+
+async def test_the_depth_of_a_probe_reaches_the_checks_that_load_gpus(node: Node) -> None:
+    active = Told(about("active", cost=CheckCost.EXCLUSIVE, every=timedelta()))
+    node.checks = (active,)
+    async with node.agent() as agent:
+        await agent.probe()
+        assert active.moments == []
+        await agent.probe(expected_gpus=2, depth=ActiveDepth.BURN_IN, burn_in=timedelta(minutes=1))
+        (moment,) = active.moments
+    assert (moment.depth, moment.burn_in, moment.expected_gpus) == (ActiveDepth.BURN_IN, timedelta(minutes=1), 2)
