@@ -7,6 +7,9 @@ and ends only by a newer answer. EC2's silence changes nothing.
 Sources: facts on remediation, 3.2; the EC2 API reference (DescribeInstanceStatus: status checks, events and how
 finished ones are marked) and its advice on failed checks: a failed instance check is the operating system's, for
 which a reboot may help; a failed system check is the machine's below, which another machine cures.
+
+EC2 alone condemns no node (design, 3.2). What is planned for a far day only is told, since the node earns its keep
+until then, and a failing check of a node that answers all the same only blocks new work.
 """
 
 from collections.abc import Iterable
@@ -18,7 +21,7 @@ from pydantic import ValidationError
 
 from sickbay import names
 from sickbay.catalogue import fault_of
-from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.faults import Component, ComponentKind, Fault, Rung
 from sickbay.kube_objects import Node
 from sickbay.model import Frozen
 from sickbay.node_change import NodeChange
@@ -30,7 +33,14 @@ one-minute rounds."""
 _FINISHED: Final = ("[completed]", "[canceled]", "[cancelled]")
 """How the description of an event begins that is over; EC2 shows those for a week."""
 
+NEAR: Final = timedelta(days=3)
+"""How long before its date an event takes the node out of work: time for a person's yes, a permit and a drain, over a
+weekend. EC2 announces most events two weeks ahead."""
+
 _IMPAIRED: Final = "impaired"
+_OVER: Final = ("ok", "initializing")
+"""Words that end a failure: the check passes, or the machine was started anew. `insufficient-data`, `not-applicable`
+and whatever else end nothing."""
 
 
 class CheckedPart(StrEnum):
@@ -118,14 +128,13 @@ def judge(said: InstanceWords, before: CloudWords | None, noticed: datetime, now
     `noticed` is when the failing of the instance's checks was first seen, for answers that do not tell since when.
     A fault that stood before keeps the time at which it was first seen, so that a later look is no news of it.
     """
-    checks = [_by_check(check, said.instance_id, noticed) for check in said.checks if _has_lasted(check, noticed, now)]
-    events = [_by_event(event, said.instance_id, now) for event in said.events if not event.finished]
-    known = {(fault.code, fault.evidence): fault for fault in (before.faults if before else ())}
-    faults = (known.get((fault.code, fault.evidence), fault) for fault in (*checks, *events))
+    stood = before.faults if before else ()
+    checks = (_by_check(part, said, stood, noticed, now) for part in CheckedPart)
+    events = (_by_event(event, said.instance_id, stood, now) for event in said.events if not event.finished)
+    attached = said.efa_attached if said.efa_attached is not None or before is None else before.efa_attached
     # A boot ends none of these: their boot id stays open.
-    return CloudWords(
-        instance_id=said.instance_id, answered_at=now, faults=tuple(faults), efa_attached=said.efa_attached
-    )
+    faults = (*(fault for fault in checks if fault is not None), *events)
+    return CloudWords(instance_id=said.instance_id, answered_at=now, faults=faults, efa_attached=attached)
 
 
 def failing(said: InstanceWords) -> bool:
@@ -165,21 +174,39 @@ def standing(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(fault for fault in faults if fault.code in CODES)
 
 
-def _has_lasted(check: StatusCheck, noticed: datetime, now: datetime) -> bool:
-    return check.failed and now - (check.impaired_since or noticed) >= IMPAIRED_FOR
+def contradicted(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The faults as they count on a node whose kubelet and agent answer, which no failed check can explain away."""
+    codes = {part.code for part in CheckedPart}
+    return tuple(
+        fault.model_copy(update={"rung": Rung.BLOCK_NEW_WORK}) if fault.code in codes and fault.rung.disrupts else fault
+        for fault in faults
+    )
 
 
-def _by_check(check: StatusCheck, instance_id: str, noticed: datetime) -> Fault:
+def _by_check(
+    part: CheckedPart, said: InstanceWords, stood: tuple[Fault, ...], noticed: datetime, now: datetime
+) -> Fault | None:
+    """The fault of one check after this answer: a new one, the one that stood, or none."""
+    check = next((check for check in said.checks if check.part is part), None)
+    earlier = next((fault for fault in stood if fault.code == part.code), None)
+    if check is None or not check.failed:
+        return None if check is not None and check.status in _OVER else earlier
+    if earlier is not None and check.impaired_since in (None, earlier.first_seen):
+        return earlier
     since = check.impaired_since or noticed
-    kind = ComponentKind.DISK if check.part is CheckedPart.EBS else ComponentKind.HOST
-    words = f"EC2: the {check.part} status check of {instance_id} fails since {since.isoformat()}"
-    return fault_of(check.part.code, Component(kind=kind, id=instance_id), seen=since, evidence=(words,))
+    if now - since < IMPAIRED_FOR:
+        return None
+    kind = ComponentKind.DISK if part is CheckedPart.EBS else ComponentKind.HOST
+    words = f"EC2: the {part} status check of {said.instance_id} fails since {since.isoformat()}"
+    return fault_of(part.code, Component(kind=kind, id=said.instance_id), seen=since, evidence=(words,))
 
 
-def _by_event(event: ScheduledEvent, instance_id: str, now: datetime) -> Fault:
+def _by_event(event: ScheduledEvent, instance_id: str, stood: tuple[Fault, ...], now: datetime) -> Fault:
     when = f"not before {event.not_before.isoformat()}" if event.not_before else "at a time that EC2 does not tell"
     until = f", by {event.not_before_deadline.isoformat()}" if event.not_before_deadline else ""
-    words = f"EC2: {event.code} of {instance_id} is scheduled {when}{until}: {event.description}"
-    code = _CODE_OF_EVENT.get(event.code, _UNKNOWN_EVENT)
-    component = Component(kind=ComponentKind.HOST, id=instance_id)
-    return fault_of(code, component, seen=now, evidence=(" ".join(words.split())[:500],))
+    words = " ".join(f"EC2: {event.code} of {instance_id} is scheduled {when}{until}: {event.description}".split())
+    code, evidence = _CODE_OF_EVENT.get(event.code, _UNKNOWN_EVENT), (words[:500],)
+    seen = next((one.first_seen for one in stood if (one.code, one.evidence) == (code, evidence)), now)
+    fault = fault_of(code, Component(kind=ComponentKind.HOST, id=instance_id), seen=seen, evidence=evidence)
+    far = event.not_before is not None and event.not_before - now > NEAR
+    return fault.model_copy(update={"rung": Rung.NONE}) if far else fault

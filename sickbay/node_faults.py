@@ -50,7 +50,8 @@ def open_faults(node: Node, now: datetime, heartbeat_limit: timedelta = HEARTBEA
     by_silence = (monitor_silent(node, silence, now),) if silence else ()
     said = cloud_words.of_node(node)
     by_cloud = said.faults if said is not None else ()
-    return (*_reported(node), *by_node, *by_silence, *by_cloud)
+    answers = not by_node and not by_silence
+    return (*_reported(node), *by_node, *by_silence, *(cloud_words.contradicted(by_cloud) if answers else by_cloud))
 
 
 def ready_condition(node: Node) -> Condition:

@@ -95,10 +95,11 @@ def with_watch_faults(snapshot: NodeSnapshot, node: Node, beside: Beside) -> Nod
     now, since = snapshot.observed_at, beside.memory.short_since
     standing = _shortages(node)
     lasting = tuple(each for each in standing if now - since.get(each.code, now) >= SHORT_FOR)
-    if any(fault.rung is not Rung.NONE for fault in faults) or not snapshot.conditions_fresh:
+    trouble = any(fault.rung is not Rung.NONE for fault in faults)
+    if trouble or not snapshot.conditions_fresh:
         lasting = ()
     found = tuple(_short(each, node, since[each.code]) for each in lasting)
-    undecided = {each.code for each in standing if each not in lasting and not faults}
+    undecided = {each.code for each in standing if each not in lasting and not trouble}
     return snapshot.model_copy(
         update={"faults": (*faults, *found), "undecided": (*snapshot.undecided, *sorted(undecided))}
     )

@@ -17,6 +17,7 @@ from sickbay.faults import Fault, FaultClass, Rung
 from sickbay.incident import Intent
 from sickbay.kube_objects import Node
 from sickbay.node_faults import open_faults
+from sickbay.node_reading import read_node
 from sickbay.nodes import NodeSnapshot, Readiness
 from sickbay.proof import missing_in_look, relapses
 from sickbay.safety import outlived
@@ -34,7 +35,7 @@ def impaired(part: CheckedPart, minutes: int | None) -> StatusCheck:
     return StatusCheck(part=part, status="impaired", impaired_since=since)
 
 
-def event(code: str, description: str = "the host is degraded", days: int = 7) -> ScheduledEvent:
+def event(code: str, description: str = "the host is degraded", days: int = 2) -> ScheduledEvent:
     return ScheduledEvent(code=code, description=description, not_before=NOW + timedelta(days=days))
 
 
@@ -42,8 +43,8 @@ def faults(said: InstanceWords, noticed: datetime = NOW) -> tuple[Fault, ...]:
     return judge(said, None, noticed, NOW).faults
 
 
-def node(annotation: str = "", machine: str = MACHINE) -> Node:
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": NOW.isoformat()}
+def node(annotation: str = "", machine: str = MACHINE, ready: str = "True") -> Node:
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": NOW.isoformat()}
     return Node.model_validate(
         {
             "metadata": {
@@ -53,7 +54,7 @@ def node(annotation: str = "", machine: str = MACHINE) -> Node:
                 "annotations": {names.ANNOTATION_CLOUD: annotation} if annotation else {},
             },
             "spec": {"providerID": f"aws:///eu-west-1a/{machine}"},
-            "status": {"conditions": [ready], "nodeInfo": {"bootID": "boot-1"}},
+            "status": {"conditions": [condition], "nodeInfo": {"bootID": "boot-1"}},
         }
     )
 
@@ -86,13 +87,57 @@ def test_any_other_word_of_a_check_is_no_fault(status: str) -> None:
     assert faults(words(StatusCheck(part=CheckedPart.SYSTEM, status=status))) == ()
 
 
+@pytest.mark.parametrize("status", ["insufficient-data", "not-applicable", "", "new-word"])
+def test_a_word_that_is_neither_good_nor_bad_ends_no_failure(status: str) -> None:
+    failed = judge(words(impaired(CheckedPart.SYSTEM, 6)), None, NOW, NOW)
+    said = words(StatusCheck(part=CheckedPart.SYSTEM, status=status))
+    assert judge(said, failed, NOW, NOW + timedelta(minutes=1)).faults == failed.faults
+    assert judge(words(), failed, NOW, NOW + timedelta(minutes=1)).faults == failed.faults
+
+
+@pytest.mark.parametrize("status", ["ok", "initializing"])
+def test_a_check_that_passes_or_begins_anew_ends_its_failure(status: str) -> None:
+    failed = judge(words(impaired(CheckedPart.SYSTEM, 6)), None, NOW, NOW)
+    assert judge(words(StatusCheck(part=CheckedPart.SYSTEM, status=status)), failed, NOW, NOW).faults == ()
+
+
+def test_another_leader_does_not_wait_anew_for_a_failure_that_stands() -> None:
+    """It has not noticed the failing before, and EC2 need not tell since when."""
+    said = words(impaired(CheckedPart.INSTANCE, None))
+    failed = judge(said, None, NOW - timedelta(minutes=6), NOW)
+    assert (
+        judge(said, failed, noticed=NOW + timedelta(minutes=1), now=NOW + timedelta(minutes=1)).faults == failed.faults
+    )
+
+
+def test_a_failure_that_began_anew_must_last_anew() -> None:
+    failed = judge(words(impaired(CheckedPart.INSTANCE, 30)), None, NOW, NOW)
+    assert judge(words(impaired(CheckedPart.INSTANCE, 1)), failed, NOW, NOW).faults == ()
+
+
+def test_interfaces_that_ec2_did_not_count_this_time_stay_as_they_were() -> None:
+    counted = judge(words(efa=32), None, NOW, NOW)
+    assert judge(words(), counted, NOW, NOW).efa_attached == 32
+    assert judge(words(efa=0), counted, NOW, NOW).efa_attached == 0
+
+
+@pytest.mark.parametrize(
+    ("ready", "rungs"),
+    [("True", [Rung.BLOCK_NEW_WORK, Rung.HUMAN]), ("Unknown", [Rung.REBOOT, Rung.REBOOT, Rung.HUMAN])],
+)
+def test_a_failing_check_of_a_node_that_answers_only_blocks_new_work(ready: str, rungs: list[Rung]) -> None:
+    said = words(impaired(CheckedPart.INSTANCE, 6), impaired(CheckedPart.EBS, 6))
+    told = node(judge(said, None, NOW, NOW).model_dump_json(), ready=ready)
+    assert [fault.rung for fault in open_faults(told, NOW)] == rungs
+
+
 @pytest.mark.parametrize(
     ("kind", "code", "rung"),
     [
         ("instance-retirement", "instance-retirement-scheduled", Rung.REPLACE),
         ("instance-stop", "instance-stop-scheduled", Rung.REPLACE),
         ("instance-reboot", "instance-reboot-scheduled", Rung.REBOOT),
-        ("system-reboot", "system-reboot-scheduled", Rung.REBOOT),
+        ("system-reboot", "system-reboot-scheduled", Rung.BLOCK_NEW_WORK),
         ("system-maintenance", "maintenance-scheduled", Rung.NONE),
         ("something-new", "cloud-event-unknown", Rung.NONE),
     ],
@@ -100,7 +145,24 @@ def test_any_other_word_of_a_check_is_no_fault(status: str) -> None:
 def test_a_scheduled_event_is_a_fault_with_its_date(kind: str, code: str, rung: Rung) -> None:
     (fault,) = faults(words(events=(event(kind),)))
     assert (fault.code, fault.rung, fault.first_seen) == (code, rung, NOW)
-    assert "2026-05-08T08:00:00" in fault.evidence[0]
+    assert "2026-05-03T08:00:00" in fault.evidence[0]
+
+
+def test_a_far_day_is_only_told_and_takes_the_node_out_of_work_when_it_comes_near() -> None:
+    said = words(events=(event("instance-retirement", days=14), event("instance-reboot", days=14)))
+    first = judge(said, None, NOW, NOW)
+    assert {fault.rung for fault in first.faults} == {Rung.NONE}
+    node_now = node(first.model_dump_json())
+    assert missing_in_look(read_node(node_now, NOW), None) == ("the node agent has not reported since",)
+    near = note(node_now, said, NOW, NOW + timedelta(days=12)).change
+    assert near is not None
+    later = judge(said, first, NOW, NOW + timedelta(days=12))
+    assert [(fault.rung, fault.first_seen) for fault in later.faults] == [(Rung.REPLACE, NOW), (Rung.REBOOT, NOW)]
+
+
+def test_an_event_without_a_date_may_come_at_any_time() -> None:
+    (fault,) = faults(words(events=(ScheduledEvent(code="instance-stop"),)))
+    assert fault.rung is Rung.REPLACE
 
 
 @pytest.mark.parametrize("mark", ["[Completed] ", "[Canceled] ", "[CANCELLED] "])

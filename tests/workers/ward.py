@@ -136,9 +136,8 @@ async def triage_of(
     settle: timedelta = timedelta(0),
     reconcile_every: timedelta = timedelta(hours=1),
     watch_rules: WatchRules | None = None,
-    ahead: timedelta = timedelta(0),
 ) -> AsyncIterator[IncidentDesk]:
-    """The triage while the block runs; its clock may run `ahead` of the cluster's."""
+    """The triage while the block runs."""
     desk = IncidentDesk(ward.cluster)
     if temporal:
         desk.connected(ward.client)
@@ -150,7 +149,6 @@ async def triage_of(
         rules=TriageRules(settle=settle, cooldown=cooldown),
         reconcile_every=reconcile_every,
         watch_rules=watch_rules,
-        clock=lambda: datetime.now(UTC) + ahead,
     )
     running = asyncio.create_task(triage.run())
     try:

@@ -64,7 +64,7 @@ async def test_an_event_that_still_stands_after_the_reboot_is_not_taken_for_cure
 async def test_an_event_that_ec2_takes_back_after_the_reboot_lets_the_node_return(
     time_skipping: WorkflowEnvironment,
 ) -> None:
-    event = told("system-reboot-scheduled")
+    event = told("instance-reboot-scheduled")
     async with incident_bench(time_skipping, fault=event, said=(event,), cured_by=Rung.REBOOT) as bench:
         bench.world.on["wait_for_boot"] = lambda: setattr(bench.world, "said", ())
         await bench.start()
