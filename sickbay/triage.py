@@ -88,7 +88,7 @@ class Plan(Frozen):
     release: bool = False
     """Undo the mark on the node: its incident is over."""
     notice: tuple[Fault, ...] = ()
-    """Faults of codes that the catalogue does not know, to be told to people by an Event on the node."""
+    """Faults that open no incident and that people should know of, to be told by an Event on the node."""
     again_in: timedelta | None = None
     """Look again after this time, whatever happens until then."""
     why: str = ""
@@ -202,8 +202,9 @@ def _join(look: Look) -> Plan:
         healthy = look.snapshot.conditions_healthy and look.snapshot.conditions_fresh and not look.snapshot.faults
         clear = () if healthy and look.snapshot.ready is Readiness.TRUE else None
         return Plan(report=faults, clear=clear, again_in=settles_in, why="the incident's own account is not known")
-    told = {(fault.identity, fault.rung) for fault in look.incident.faults}
-    news = tuple(fault for fault in faults if (fault.identity, fault.rung) not in told)
+    told = {fault.identity: fault.rung.strength for fault in look.incident.faults}
+    # A rung that has fallen is no news: to the incident it never falls, and it would be told again at each look.
+    news = tuple(fault for fault in faults if fault.rung.strength > told.get(fault.identity, -1))
     gone = gone_codes(look.incident.faults, look.snapshot)
     return Plan(report=news, clear=gone or None, again_in=settles_in, why="the incident is open")
 
@@ -231,9 +232,20 @@ def _left_to_people(incident: KnownIncident, faults: tuple[Fault, ...]) -> bool:
     """By its last incident's end, which is remembered while Temporal does not answer."""
     if incident.outcome not in LEFT_TO_PEOPLE:
         return False
-    decided = {fault.identity for fault in incident.faults or ()}
+    decided = {fault.identity: fault for fault in incident.faults or ()}
     deciding = tuple(fault for fault in faults if fault.rung is not Rung.NONE) or faults
-    return all(fault.identity in decided for fault in deciding)
+    return all(_decided(fault, decided.get(fault.identity), incident.closed_at) for fault in deciding)
+
+
+def _decided(fault: Fault, known: Fault | None, closed_at: datetime | None) -> bool:
+    """Whether a person has decided on this very fault: it asks for no more now, and is no later event of its kind.
+
+    Faults of a boot are told apart by it; of those that EC2 tells, which no boot ends, the time tells.
+    """
+    if known is None or fault.rung.strength > known.rung.strength:
+        return False
+    later = isinstance(fault.first_seen, datetime) and closed_at is not None and fault.first_seen > closed_at
+    return not (later and fault.code in cloud_words.CODES)
 
 
 def _cooling(look: Look) -> timedelta | None:
@@ -261,4 +273,5 @@ def _orphaned(look: Look) -> bool:
 
 
 def _for_people(faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
-    return tuple(fault for fault in faults if not lookup(fault.code).known)
+    """Codes that nobody knows, and what EC2 plans for a day that is still far."""
+    return tuple(fault for fault in faults if not lookup(fault.code).known or fault.code in cloud_words.CODES)

@@ -22,7 +22,7 @@ from activities.errors import FinalError, PassingError
 from activities.node_models import NodeEvent, ReleaseRequest
 from activities.waiting import utc_now
 from sickbay import names
-from sickbay.catalogue import CATALOGUE_VERSION
+from sickbay.catalogue import CATALOGUE_VERSION, lookup
 from sickbay.faults import Fault
 from sickbay.incident import FaultReport, FaultsCleared, IncidentInput
 from sickbay.kube_objects import Node
@@ -251,4 +251,5 @@ def _what_matters(snapshot: NodeSnapshot) -> Hashable:
 def _notice(node: NodeRef, fault: Fault) -> NodeEvent:
     evidence = fault.evidence[0] if fault.evidence else "no line of it was kept"
     message = f"{fault.code} on {fault.component.kind} {fault.component.id} is for a person to judge: {evidence}"
-    return NodeEvent(node=node, incident_id="", reason="UnknownFault", message=message, warning=True)
+    reason = "UnknownFault" if not lookup(fault.code).known else "SickbayNotice"
+    return NodeEvent(node=node, incident_id="", reason=reason, message=message, warning=True)

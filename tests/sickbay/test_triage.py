@@ -185,6 +185,11 @@ def test_a_fault_whose_rung_rose_is_news() -> None:
     assert plan(look(worse, incident=knows, mark=INCIDENT)).report == (worse,)
 
 
+def test_a_fault_whose_rung_fell_is_not_told_at_each_look_anew() -> None:
+    strong = xid(79).model_copy(update={"rung": Rung.REPLACE})
+    assert not plan(look(xid(79), incident=OPEN.model_copy(update={"faults": (strong,)}))).acts
+
+
 def test_an_open_incident_hears_that_a_fault_is_gone() -> None:
     knows = KnownIncident(standing=Standing.OPEN, faults=(xid(79), xid(48)))
     assert plan(look(xid(48), incident=knows, mark=INCIDENT)).clear == ("xid-79",)
@@ -230,6 +235,31 @@ def test_faults_that_a_person_has_decided_on_open_nothing() -> None:
         )
         assert not plan(look(xid(79), incident=ended)).acts
         assert plan(look(xid(79), incident=ended, mark=INCIDENT)).release
+
+
+def cloud_event(rung: Rung, seen: datetime) -> Fault:
+    host = Component(kind=ComponentKind.HOST, id="i-1")
+    return catalogue.fault_of("instance-retirement-scheduled", host, seen=seen).model_copy(update={"rung": rung})
+
+
+def test_what_ec2_plans_for_a_far_day_is_told_and_opens_nothing() -> None:
+    decided = plan(look(cloud_event(Rung.NONE, NOW)))
+    assert not decided.acts
+    assert [fault.code for fault in decided.notice] == ["instance-retirement-scheduled"]
+
+
+def test_a_person_has_not_decided_on_a_later_event_nor_on_one_that_asks_for_more_by_now() -> None:
+    closed_at, before, after = NOW - timedelta(hours=2), NOW - timedelta(days=1), NOW - timedelta(hours=1)
+
+    def withdrawn(fault: Fault) -> KnownIncident:
+        return KnownIncident(
+            standing=Standing.CLOSED, outcome=Outcome.WITHDRAWN, closed_at=closed_at, faults=(xid(79), fault)
+        )
+
+    near = cloud_event(Rung.REPLACE, before)
+    assert not plan(look(near, incident=withdrawn(near))).acts
+    assert plan(look(cloud_event(Rung.REPLACE, after), incident=withdrawn(near))).opens
+    assert plan(look(near, incident=withdrawn(cloud_event(Rung.NONE, before)))).opens
 
 
 def test_a_persons_word_holds_while_temporal_is_away() -> None:
