@@ -21,6 +21,8 @@ from sickbay.model import Frozen
 _BAD: Final = (Status.FAIL, Status.WARN)
 _OPTIONAL: Final = ("eud", "eud test", "cpu_eud", "cpueud")
 """NVIDIA's field diagnostic, which few hosts have: that it was skipped is told, and no more."""
+_MERE_ADVICE: Final = ("dcgm-advice", "dcgm-setting", "dcgm-imex")
+"""What a test may warn of and still have passed."""
 _MAX_WORDS: Final = 400
 
 
@@ -106,7 +108,7 @@ def _of_test(test: DiagTest, wanted: frozenset[int]) -> _Judgement:
     optional = test.name.lower() in _OPTIONAL
     return _Judgement(
         faults=tuple(faults),
-        unjudged=(*unjudged, *(() if optional else skipped), *_unread(test, wanted)),
+        unjudged=(*unjudged, *_doubts(test), *(() if optional else skipped), *_unread(test, wanted)),
         told=skipped if optional else (),
     )
 
@@ -129,6 +131,15 @@ def _failures(test: DiagTest) -> Iterator[tuple[Entity | None, Finding, Status]]
         for finding in loose:
             named: tuple[Entity | None, ...] = tuple(_about(finding)) or (None,)
             yield from ((part, finding, test.status or Status.FAIL) for part in named)
+
+
+def _doubts(test: DiagTest) -> Iterator[str]:
+    """Passes with a warning that is more than advice: the test saw trouble and did not say so (DCGM#284)."""
+    loose = test.findings if test.status is Status.PASS and all(row.status not in _BAD for row in test.rows) else ()
+    passed = [finding for row in test.rows if row.status is Status.PASS for finding in row.findings]
+    for finding in (*loose, *passed):
+        if code_of_finding(finding, test.name) not in _MERE_ADVICE:
+            yield f"{test.name} passed, and warns: {finding.text}"
 
 
 def _about(finding: Finding) -> set[Entity]:

@@ -18,6 +18,8 @@ _GPU_KEYS: Final = ("gpu_id", "gpu_ids")
 _GROUPS: Final = {"gpu": ComponentKind.GPU, "nvswitch": ComponentKind.NVSWITCH, "switch": ComponentKind.NVSWITCH}
 """Entity groups that are parts by themselves; all others (CPU, core, adapter) count to the host."""
 _NAME: Final = re.compile(r'"name"\s*:\s*"([^"]{1,80})"')
+_NAME_NEAR: Final = 20_000
+"""Characters before a result in which its test's name must stand."""
 _MAX_GPUS: Final = 1024
 """A larger number of a GPU is a broken output."""
 
@@ -78,7 +80,7 @@ def _parts(text: str, found: tuple[Document, ...]) -> Diagnostic | None:
         elif isinstance(content.get("results"), list):
             tests.append(_test(content, "", told))
         elif "status" in content and (_numbered(content) or "warnings" in content):
-            before = _NAME.findall(text, 0, start)
+            before = _NAME.findall(text, max(0, start - _NAME_NEAR), start)
             tests.append(DiagTest(name=before[-1] if before else "a test", rows=(_row(content),)))
     if not tests:
         return None

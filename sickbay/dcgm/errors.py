@@ -115,6 +115,9 @@ _WORDS: Final = tuple(
 )
 """Words of DCGM's messages, without blanks and in lower case, since a table may cut them anywhere."""
 
+_MAX_TEXT: Final = 2000
+"""Characters of a message that are looked at; DCGM's own have at most 1,000 (dcgm_structs.h)."""
+
 _SETTING_TESTS: Final = frozenset(
     (
         "blacklist",
@@ -137,7 +140,7 @@ def error_number(finding: Finding) -> int | None:
     """DCGM's number of the error: as told, else by the words of its text; None if neither is known."""
     if finding.error_id not in (None, 0, 1, 2):
         return finding.error_id
-    squeezed = "".join(finding.text.lower().split())
+    squeezed = "".join(finding.text[:_MAX_TEXT].lower().split())
     return next((number for pattern, number in _WORDS if pattern.search(squeezed)), None)
 
 

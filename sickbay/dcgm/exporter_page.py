@@ -12,7 +12,7 @@ from sickbay.dcgm.blanks import is_blank
 from sickbay.model import Frozen
 
 _SAMPLE: Final = re.compile(
-    r"^(?P<family>[A-Za-z_:][A-Za-z0-9_:]*)\s*(?:\{(?P<labels>.*)\}\s*|\s+)"
+    r"^(?P<family>[A-Za-z_:][A-Za-z0-9_:]*)(?:\s*\{(?P<labels>.*)\}\s*|\s+)"
     r"(?P<value>[^\s{}]+)(?:\s+(?P<stamp>-?\d{1,18}))?\s*$"
 )
 _LABEL: Final = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')

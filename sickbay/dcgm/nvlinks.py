@@ -54,7 +54,7 @@ def judge_nvlinks(text: str, context: RecordedContext) -> CheckOutcome | None:
 
 def _parts(text: str) -> Iterator[_Part]:
     part: _Part | None = None
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if owner := _OWNER.match(line):
             if part:
                 yield part
@@ -88,6 +88,8 @@ def _judge_states(text: str, parts: tuple[_Part, ...], context: RecordedContext)
 def _unjudged_states(text: str, parts: tuple[_Part, ...], gpus: list[_Part], context: RecordedContext) -> Iterator[str]:
     if _STATES not in text or _KEY not in text:
         yield "the listing has lost its beginning or its end"
+    if sum(bool(_LETTERS.match(line)) for line in text.split("\n")) > len(parts):
+        yield "a list of links has lost its GPU"
     strange = sorted({letter for part in parts for letter in part.letters} - {_UP, _DOWN, _DISABLED, _NONE})
     if strange:
         yield f"links are in states that are not known: {' '.join(strange)[:40]}"

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-_BORDER: Final = re.compile(r"^\s*\+[-=+]+\+\s*$")
-_SECTION: Final = re.compile(r"^\s*[|+]-+\s+(\S.*?)\s+-+[+|][-+|]*\s*$")
-_ROW: Final = re.compile(r"^\s*\|(?P<name>[^|]*)\|(?P<value>.*?)\|?\s*$")
-_TITLE: Final = re.compile(r"^\s*\|(?P<title>[^|]*)\|\s*$")
+_BORDER: Final = re.compile(r"\+[-=+]+\+")
+_SECTION: Final = re.compile(r"[|+]-+\s+(\S.*?)\s+-+[+|][-+|]*")
+_MAX_WIDTH: Final = 512
+"""Columns; dcgmi draws fewer than 100. A longer line is no row of a table, whatever it looks like."""
 
 
 class TableRow(NamedTuple):
@@ -38,31 +38,36 @@ class Table(NamedTuple):
 
 def read_table(text: str) -> Table | None:
     """The table in a text; None if there is not one row. Lines that are no part of it are left out. Raises nothing."""
-    lines = [line for line in text.split("\n") if line.lstrip()[:1] in ("|", "+")]
-    heading = next((at for at, line in enumerate(lines) if "=" in line and _BORDER.match(line)), None)
+    lines = [line.strip() for line in text.split("\n") if line.lstrip()[:1] in ("|", "+")]
+    heading = next((at for at, line in enumerate(lines) if "=" in line and _BORDER.fullmatch(line)), None)
     above = lines[: heading or 0]
-    rows = tuple(_rows(line for line in lines if not (line in above and _TITLE.match(line))))
+    rows = tuple(_rows(line for at, line in enumerate(lines) if not (at < len(above) and _is_title(line))))
     if not rows:
         return None
     return Table(
         rows=rows,
-        titles=tuple(found["title"].strip() for line in above if (found := _TITLE.match(line))),
+        titles=tuple(line.strip("| ") for line in above if _is_title(line)),
         headed=heading is not None,
-        closed=bool(_BORDER.match(lines[-1])) and "=" not in lines[-1],
+        closed=bool(_BORDER.fullmatch(lines[-1])) and "=" not in lines[-1],
     )
+
+
+def _is_title(line: str) -> bool:
+    return line.startswith("|") and line.endswith("|") and line.count("|") == 2
 
 
 def _rows(lines: Iterable[str]) -> Iterator[TableRow]:
     for line in lines:
-        if section := _SECTION.match(line):
+        name, middle, rest = line[1:].partition("|")
+        if len(line) <= _MAX_WIDTH and (section := _SECTION.fullmatch(line)):
             yield TableRow(section[1], "", section=True)
-        elif _BORDER.match(line):
+        elif _BORDER.fullmatch(line):
             continue
-        elif row := _ROW.match(line):
-            yield TableRow(row["name"].strip(), _cell(row["value"]))
+        elif line.startswith("|") and middle and len(line) <= _MAX_WIDTH:
+            yield TableRow(name.strip(), _cell(rest.removesuffix("|")))
         else:
             # A row without its second cell, or with a broken border: it is there, and says nothing.
-            yield TableRow(line.strip(" |+\t\r"), "")
+            yield TableRow(line[:_MAX_WIDTH].strip(" |+\t\r"), "")
 
 
 def _cell(inner: str) -> str:

@@ -133,6 +133,21 @@ def test_a_test_that_says_fail_while_each_gpu_passed_has_measured_nothing() -> N
     assert judge(run, 226).result is CheckResult.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("text", "error_id", "result"),
+    [
+        ("Couldn't allocate at least 95.0% of GPU memory on GPU 0", 56, CheckResult.UNKNOWN),
+        ("words that nobody knows", 0, CheckResult.UNKNOWN),
+        ("Detected clocks event due to power violation in GPU 0.", 12, CheckResult.HEALTHY),
+    ],
+)
+def test_a_pass_that_warns_of_more_than_advice_is_none(text: str, error_id: int, result: CheckResult) -> None:
+    """DCGM#284: an allocation fails, and the test passes."""
+    warned = warning(text, error_id, 4)
+    assert judge(diag_v4(check_v4("memory", [result_v4(0, "Pass", warned)]), gpus=1)).result is result
+    assert judge(diag_v4(check_v4("memory", [result_v4(0)], "Pass", warnings=[warned]), gpus=1)).result is result
+
+
 def test_a_skip_is_told_and_is_no_pass() -> None:
     skipped = judge(diag_v4(check_v4("memory", [result_v4(gpu, "Skip") for gpu in range(2)], "Skip"), gpus=2))
     assert (skipped.result, skipped.why) == (CheckResult.UNKNOWN, "memory was skipped")
@@ -258,6 +273,9 @@ def test_no_text_raises_and_none_of_noise_is_well(text: str) -> None:
     assert judge(text).result is CheckResult.UNKNOWN
 
 
-def test_deep_and_hostile_json_costs_little_and_is_unknown() -> None:
+def test_deep_and_hostile_text_costs_little_and_is_unknown() -> None:
+    assert judge("| a |" + " " * 500_000 + "x").result is CheckResult.UNKNOWN
+    assert judge(diag_table(("memory", "Fail"), ("Warning", "nvlink" * 20_000))).result is CheckResult.FAULTS
+    assert judge('{"status": "Pass", "gpu_id": 0} ' * 20_000).result is CheckResult.UNKNOWN
     assert judge('{"a":' * 5000).result is CheckResult.UNKNOWN
     assert judge('{"entity_id": ' + "9" * 5000 + "}").result is CheckResult.UNKNOWN

@@ -169,6 +169,8 @@ def test_a_listing_that_lost_a_part_is_never_well() -> None:
     assert judge(whole[: whole.index("Key:")]).result is CheckResult.UNKNOWN
     assert judge(whole[whole.index("GPUs:") :]).result is CheckResult.UNKNOWN
     assert judge(states("UUUU", "UU")).result is CheckResult.UNKNOWN
+    assert judge(whole.replace("    gpuId 0:\n", "")).result is CheckResult.UNKNOWN
+    assert judge(whole.replace("    gpuId 1:\n", "")).result is CheckResult.UNKNOWN
     assert judge(states("UUUU", "UU?U")).result is CheckResult.UNKNOWN
     assert judge(whole, context=RecordedContext(expected_gpus=8)).result is CheckResult.UNKNOWN
 
