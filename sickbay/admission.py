@@ -137,9 +137,12 @@ def needs_taint(look: NodeSnapshot, policy: AdmissionPolicy) -> bool:
     """Whether our taint is due again: an admitted node runs another boot, and no incident of ours has rebooted it.
 
     An incident that returns a node notes its boot in the same write that takes its mark away. A node that never was
-    admitted is left alone: Sickbay must not block a fleet by being installed. An empty boot id tells of no reboot.
+    admitted is left alone: Sickbay must not block a fleet by being installed. An empty boot id tells of no reboot. A
+    taint that was put back in this boot already, and is gone, was taken away by somebody: an order (design, 3.7).
     """
     if not (policy.enabled and look.exists) or look.deleting or look.admission_taint:
+        return False
+    if look.held_boot == look.boot_id:
         return False
     return look.incident_mark is None and bool(look.admitted_boot) and look.boot_id not in ("", look.admitted_boot)
 

@@ -40,18 +40,23 @@ def admit(node: Node, boot_id: str) -> AdmitDecision:
     if not awaits_admission(node) and node.metadata.annotations.get(names.ANNOTATION_ADMITTED) == boot_id:
         return AdmitDecision()
     rest = tuple(taint for taint in node.spec.taints if taint.key != names.TAINT_ADMISSION)
-    return AdmitDecision(change=_change(node, {names.ANNOTATION_ADMITTED: boot_id}, rest))
+    annotations: dict[str, str | None] = {names.ANNOTATION_ADMITTED: boot_id}
+    if names.ANNOTATION_HELD_BOOT in node.metadata.annotations:
+        annotations[names.ANNOTATION_HELD_BOOT] = None
+    return AdmitDecision(change=_change(node, annotations, rest))
 
 
 def hold_back(node: Node) -> HoldDecision:
-    """Put our taint back on a node that was admitted in another boot than its present one."""
+    """Put our taint back on a node that was admitted in another boot than its present one; once in a boot."""
     admitted, running = node.metadata.annotations.get(names.ANNOTATION_ADMITTED, ""), node.status.node_info.boot_id
     if awaits_admission(node):
         return HoldDecision(held=True)
     if not admitted or running in ("", admitted) or incident_mark(node) is not None:
         return HoldDecision()
+    if node.metadata.annotations.get(names.ANNOTATION_HELD_BOOT) == running:
+        return HoldDecision()
     taints = (*node.spec.taints, Taint(key=names.TAINT_ADMISSION, effect=EFFECT))
-    return HoldDecision(change=_change(node, {}, taints), held=True)
+    return HoldDecision(change=_change(node, {names.ANNOTATION_HELD_BOOT: running}, taints), held=True)
 
 
 def held_back(node: Node) -> bool:

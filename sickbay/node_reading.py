@@ -11,7 +11,7 @@ from sickbay import cloud_words
 from sickbay.cordons import uncordoned_by_person
 from sickbay.foreign_locks import MIG_STATE, foreign_locks
 from sickbay.kube_objects import Lease, Node, NodeClaim, OwnerReference
-from sickbay.names import ANNOTATION_ADMITTED, CONDITIONS, TAINT_ADMISSION
+from sickbay.names import ANNOTATION_ADMITTED, ANNOTATION_HELD_BOOT, CONDITIONS, TAINT_ADMISSION
 from sickbay.node_faults import HEARTBEAT_LIMIT, heartbeat, open_faults, own_conditions, ready_condition, report
 from sickbay.node_marks import incident_mark, prior_unschedulable
 from sickbay.nodes import NodeOwner, NodeRef, NodeSnapshot, OwnerKind, Readiness
@@ -67,6 +67,7 @@ def read_node(
         gpus_promised=_gpus_promised(node),
         admission_taint=awaits_admission(node),
         admitted_boot=node.metadata.annotations.get(ANNOTATION_ADMITTED, ""),
+        held_boot=node.metadata.annotations.get(ANNOTATION_HELD_BOOT, ""),
         mig_config=node.metadata.labels.get(MIG_CONFIG, ""),
         mig_state=node.metadata.labels.get(MIG_STATE, ""),
         faults=open_faults(node, now, heartbeat_limit),

@@ -84,6 +84,8 @@ class NodeSnapshot(Frozen):
     """Our startup taint is there: the node gets no work until it is validated."""
     admitted_boot: str = ""
     """The boot in which it last was; empty if it never had to be."""
+    held_boot: str = ""
+    """The boot for which we put that taint back after a reboot by others; empty if we never did."""
     mig_config: str = ""
     """The MIG layout that is wished of mig-manager; empty where none is."""
     mig_state: str = ""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sickbay import admission, names
 from sickbay.admission import AdmissionState, KnownAdmission
-from sickbay.admission_marks import admit, held_back, hold_back
+from sickbay.admission_marks import HoldDecision, admit, held_back, hold_back
 from sickbay.catalogue import fault_of
 from sickbay.faults import Component, ComponentKind, Rung
 from sickbay.kube_objects import Node
@@ -90,6 +90,22 @@ class TestTheTaint:
         assert decision.change is not None
         assert decision.change.taints is not None
         assert [taint.key for taint in decision.change.taints] == ["nvidia.com/gpu", names.TAINT_ADMISSION]
+
+    def test_a_taint_that_somebody_takes_away_in_the_same_boot_stays_away_until_the_next(self) -> None:
+        decision = hold_back(node(admitted_boot="boot-1"))
+        assert decision.change is not None
+        assert decision.change.annotations == {names.ANNOTATION_HELD_BOOT: "boot-2"}
+        ordered = node(admitted_boot="boot-1", held_boot="boot-2")
+        assert hold_back(ordered) == HoldDecision()
+        assert not admission.needs_taint(read_node(ordered, NOW), ON)
+        rebooted = node(admitted_boot="boot-1", held_boot="boot-2", boot="boot-3")
+        assert hold_back(rebooted).held
+        assert admission.needs_taint(read_node(rebooted, NOW), ON)
+
+    def test_the_note_of_a_taint_that_was_put_back_goes_with_it(self) -> None:
+        decision = admit(node(OURS, admitted_boot="boot-1", held_boot="boot-2"), "boot-2")
+        assert decision.change is not None
+        assert decision.change.annotations == {names.ANNOTATION_ADMITTED: "boot-2", names.ANNOTATION_HELD_BOOT: None}
 
     @pytest.mark.parametrize(
         "other",

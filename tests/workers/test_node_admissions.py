@@ -12,7 +12,7 @@ from sickbay.admission import AdmissionInput
 from sickbay.nodes import NodeRef
 from sickbay.policy.model import AdmissionPolicy, IncidentPolicy
 from tests.eventually import eventually
-from tests.workers.ward import OnePolicy, Ward, cap_of, triage_of, ward, xid
+from tests.workers.ward import MERGE, OnePolicy, Ward, cap_of, triage_of, ward, xid
 from workers import controller_metrics as metrics
 from workers import node_admissions
 from workers.admission_desk import AdmissionDesk
@@ -101,6 +101,16 @@ async def test_a_foreign_reboot_is_held_back_without_temporal_and_without_touchi
         await eventually(lambda: is_tainted(ward, "n1"))
         assert (await ward.node("n1"))["spec"]["taints"][0] == others
         assert not await is_tainted(ward, "never")
+
+
+async def test_whoever_lets_a_node_work_that_was_held_back_is_obeyed(ward: Ward) -> None:
+    async with triage_of(ward, admitting(), temporal=False):
+        await ward.sick_node("n1", annotations=BOOTED_BEFORE)
+        await eventually(lambda: is_tainted(ward, "n1"))
+        await ward.kube.request("PATCH", "/api/v1/nodes/n1", {"spec": {"taints": None}}, MERGE)
+        await ward.sick_node("later", annotations=BOOTED_BEFORE)
+        await eventually(lambda: is_tainted(ward, "later"))
+        assert not await is_tainted(ward, "n1")
 
 
 async def test_nodes_are_held_back_within_the_cap_of_containment(ward: Ward) -> None:
