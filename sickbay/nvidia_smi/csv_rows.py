@@ -68,6 +68,8 @@ def _gaps(rows: list[list[str]], fitting: list[list[str]], attached: int | None)
         gaps.append("a row has not as many values as there are columns")
     if not rows:
         gaps.append("it has no row")
-    if attached is not None and attached != len(rows):
+    if attached is None:
+        gaps.append("it does not tell how many GPUs are attached, as the column count would")
+    elif attached != len(rows):
         gaps.append(f"{attached} GPUs are attached, {len(rows)} are shown")
     return gaps

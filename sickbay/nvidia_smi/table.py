@@ -44,7 +44,7 @@ def read_table(text: str) -> Document:
         gaps.append("the head of the table is missing")
     if not _PROCESSES.search(text):
         gaps.append("the table of processes is missing, so that the end cannot be told")
-    elif not _BORDER.match(lines[-1]):
+    elif not lines[-1].lstrip().startswith("+"):
         gaps.append("it is cut before its end")
     indices = [block.index for block in blocks]
     if indices != list(range(len(blocks))):
