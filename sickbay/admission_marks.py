@@ -64,5 +64,13 @@ def held_back(node: Node) -> bool:
     return awaits_admission(node) and names.ANNOTATION_ADMITTED in node.metadata.annotations
 
 
+def taken_out(node: Node) -> bool:
+    """Whether it is we who keep new work from the node: by an incident's mark on one that works, or by holding it back.
+
+    One that waits for its first admission has not worked yet, and an incident takes nothing from it.
+    """
+    return held_back(node) or (incident_mark(node) is not None and not awaits_admission(node))
+
+
 def _change(node: Node, annotations: dict[str, str | None], taints: tuple[Taint, ...]) -> NodeChange:
     return NodeChange(resource_version=node.metadata.resource_version, annotations=annotations, taints=taints)

@@ -16,10 +16,9 @@ from kubernetes.aio.client import ApiClient
 from activities import node_marks
 from activities.errors import FinalError, PassingError
 from activities.node_models import ContainRequest
-from sickbay.admission_marks import held_back
+from sickbay.admission_marks import taken_out
 from sickbay.containment import may_contain
 from sickbay.kube_objects import Node
-from sickbay.names import ANNOTATION_INCIDENT
 from sickbay.nodes import NodeRef
 from sickbay.policy.model import ContainmentPolicy, TaintPolicy
 from sickbay.triage import concerns_us
@@ -98,12 +97,8 @@ class WatchContainment:
             return WatchAnswer.CONTAINED
 
     def _held(self) -> set[str]:
-        """Nodes under a mark of ours, those included whose mark the watch has not shown yet."""
+        """Nodes that we took out, those included whose mark the watch has not shown yet."""
         now = self._clock()
         self._counted_until = {uid: at for uid, at in self._counted_until.items() if at > now and uid in self._nodes}
-        marked = {
-            uid
-            for uid, node in self._nodes.items()
-            if ANNOTATION_INCIDENT in node.metadata.annotations or held_back(node)
-        }
+        marked = {uid for uid, node in self._nodes.items() if taken_out(node)}
         return marked | self._counted_until.keys()
