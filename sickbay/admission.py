@@ -133,6 +133,11 @@ def wants_admission(look: NodeSnapshot) -> bool:
     return look.exists and look.admission_taint and not look.deleting
 
 
+def is_ours_to_admit(look: NodeSnapshot, policy: AdmissionPolicy) -> bool:
+    """Whether somebody sees to a tainted node: by the policy, or since we put the taint back before the policy changed."""
+    return look.admission_taint and (policy.enabled or bool(look.admitted_boot))
+
+
 def needs_taint(look: NodeSnapshot, policy: AdmissionPolicy) -> bool:
     """Whether our taint is due again: an admitted node runs another boot, and no incident of ours has rebooted it.
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay import cloud_words
-from sickbay.admission import TOLD_BY_ADMISSION
+from sickbay.admission import TOLD_BY_ADMISSION, is_ours_to_admit
 from sickbay.catalogue import lookup
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Fault, Rung
@@ -173,7 +173,7 @@ def settled_faults(look: Look) -> tuple[tuple[Fault, ...], timedelta | None]:
     settle = look.rules.settle if since <= look.now else timedelta(0)
     acted_on: list[Fault] = []
     remaining: list[timedelta] = []
-    admitting = look.snapshot.admission_taint and look.policy.admission.enabled
+    admitting = is_ours_to_admit(look.snapshot, look.policy.admission)
     for fault in look.snapshot.faults:
         if admitting and fault.code in STARTING:
             continue

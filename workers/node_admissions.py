@@ -71,7 +71,7 @@ class NodeAdmissions:
         """
         if not admission.wants_admission(snapshot):
             return None
-        if not policy.admission.enabled:
+        if not admission.is_ours_to_admit(snapshot, policy.admission):
             await node_events.record(self._api, _not_enabled(node), self._clock())
             return None
         known = await self._desk.look(names.admission_id(self._cluster, node.machine))

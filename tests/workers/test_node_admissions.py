@@ -139,6 +139,13 @@ async def test_a_taint_that_no_policy_admits_is_told(ward: Ward) -> None:
         assert not await is_under_admission(ward, "n1")
 
 
+async def test_a_node_that_was_held_back_is_admitted_although_its_pool_wants_no_admission_any_more(ward: Ward) -> None:
+    async with triage_of(ward):
+        await ward.sick_node("n1", taints=[OURS], annotations=BOOTED_BEFORE)
+        await eventually(lambda: is_under_admission(ward, "n1"))
+    await terminate(ward, "n1")
+
+
 async def test_starting_twice_is_one_admission(ward: Ward) -> None:
     incidents = IncidentDesk(ward.cluster)
     incidents.connected(ward.client)
