@@ -46,7 +46,7 @@ def judge_page(
         found += _faults_of_last_xid(samples, before)
     memory = _memory(before, _last_xids(of_gpus))
     outcome = judged(together(found), "; ".join(dict.fromkeys(unjudged))[:400], memory)
-    return outcome if outcome.faults or outcome.why else healthy(f"{len(of_gpus)} GPUs", memory)
+    return outcome if outcome.faults or outcome.why else healthy(f"GPUs on the page: {len(of_gpus)}", memory)
 
 
 def _memory(before: LastXids | None, seen: Mapping[str, int]) -> str:

@@ -170,7 +170,7 @@ async def test_the_page_of_the_exporter_is_judged_and_a_changed_xid_counts(
 ) -> None:
     check = DcgmExporterCheck(settings(tmp_path))
     first = await run(check)
-    assert (first.result, first.why) == (CheckResult.HEALTHY, "8 GPUs")
+    assert (first.result, first.why) == (CheckResult.HEALTHY, "GPUs on the page: 8")
     pci = machine.driver.gpus[2].pci
     machine.driver.events.path.write_text("2 8 79\n")
     (fault,) = (await run(check, first.memory)).faults

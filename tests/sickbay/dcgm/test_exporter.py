@@ -28,7 +28,7 @@ def found(outcome: CheckOutcome) -> set[tuple[str, str, Rung]]:
 
 def test_a_whole_page_of_well_gpus_is_well() -> None:
     outcome = judge_page(page())
-    assert (outcome.result, outcome.why) == (CheckResult.HEALTHY, "4 GPUs")
+    assert (outcome.result, outcome.why) == (CheckResult.HEALTHY, "GPUs on the page: 4")
 
 
 def test_the_level_of_the_last_xid_is_told_and_its_change_counts_once() -> None:
@@ -151,7 +151,7 @@ def test_a_mig_slice_counts_to_its_parent() -> None:
     assert outcome.result is CheckResult.UNKNOWN
     assert "as of MIG slices" in outcome.why
     parent = page([0]) + "\n".join([*slices, ""])
-    assert judge_page(parent).why == "1 GPUs"
+    assert judge_page(parent).why == "GPUs on the page: 1"
 
 
 def test_a_page_without_addresses_tells_gpus_by_number() -> None:
