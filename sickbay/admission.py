@@ -134,7 +134,7 @@ def wants_admission(look: NodeSnapshot) -> bool:
 
 
 def is_ours_to_admit(look: NodeSnapshot, policy: AdmissionPolicy) -> bool:
-    """Whether somebody sees to a tainted node: by the policy, or since we put the taint back before the policy changed."""
+    """Whether we see to a tainted node: by the policy, or since we put the taint back before the policy changed."""
     return look.admission_taint and (policy.enabled or bool(look.admitted_boot))
 
 

@@ -4,7 +4,6 @@ Used by `workers.node_admissions`. Every call has a timeout; what could not be s
 then the node keeps its taint.
 """
 
-from datetime import timedelta
 from typing import Final
 
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
@@ -14,10 +13,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.incident_starts import attributes_of
 from sickbay import names, search_attributes
 from sickbay.admission import AdmissionInput, AdmissionOutcome, AdmissionResult, AdmissionStage, KnownAdmission
-from workers.incident_desk import CALL_TIMEOUT, IncidentDesk, TemporalSilentError
+from workers.incident_desk import CALL_TIMEOUT, LOOK_TIMEOUT, IncidentDesk, TemporalSilentError
 
 _RUNNING: Final = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
-_RESULT_TIMEOUT: Final = timedelta(seconds=5)
 
 
 class AdmissionDesk:
@@ -31,7 +29,7 @@ class AdmissionDesk:
         """How the latest admission of a machine stands."""
         handle = self._incidents.client.get_workflow_handle(admission_id)
         try:
-            described = await handle.describe(rpc_timeout=CALL_TIMEOUT)
+            described = await handle.describe(rpc_timeout=LOOK_TIMEOUT)
             if described.status in _RUNNING:
                 return KnownAdmission(open=True)
             left = await self._left_to_people(described)
@@ -83,7 +81,7 @@ class AdmissionDesk:
             described.id, run_id=described.run_id, result_type=AdmissionResult
         )
         try:
-            result = await handle.result(follow_runs=False, rpc_timeout=_RESULT_TIMEOUT)
+            result = await handle.result(follow_runs=False, rpc_timeout=LOOK_TIMEOUT)
         except WorkflowFailureError:
             return True
         return result.outcome is AdmissionOutcome.LEFT_TO_PEOPLE

@@ -3,6 +3,9 @@
 Used by `workers.triage` for each node that it handles. The taint is put back without Temporal, straight from the watch;
 the admission itself waits until Temporal answers, and loses nothing by that but time. Decisions are in
 `sickbay.admission`.
+
+Hundreds of nodes may wait at once for room or for Temporal. They share their handlers with sick nodes, whose
+containment must not wait behind them: while there is known to be no room or no answer, nobody asks.
 """
 
 import asyncio
@@ -27,7 +30,7 @@ from workers.incident_desk import IncidentDesk, TemporalSilentError
 from workers.watch_containment import WatchAnswer, WatchContainment
 
 AGAIN: Final = timedelta(seconds=30)
-"""Until a node is looked at again that waits for room in the batch, or for the end of its incident."""
+"""Until a node is looked at again that waits for room in the batch, for the end of its incident, or for Temporal."""
 SEEN_WITHIN: Final = timedelta(seconds=30)
 """How long visibility may take to show an admission that was started; until then it is counted from memory."""
 
@@ -53,6 +56,7 @@ class NodeAdmissions:
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
         self._started: dict[str, datetime] = {}
+        self._rests_until: datetime | None = None
 
     async def hold_back(self, node: NodeRef, snapshot: NodeSnapshot, policy: IncidentPolicy) -> None:
         """Block new work on an admitted node that somebody else rebooted, within the cap. Never raises."""
@@ -74,6 +78,20 @@ class NodeAdmissions:
         if not admission.is_ours_to_admit(snapshot, policy.admission):
             await node_events.record(self._api, _not_enabled(node), self._clock())
             return None
+        if (rest := self._rest()) is not None:
+            return rest
+        try:
+            return await self._begin(node, policy, told)
+        except TemporalSilentError:
+            self._rests_until = self._clock() + AGAIN
+            raise
+
+    def _rest(self) -> timedelta | None:
+        """How long there is no use in asking Temporal; None where there may be."""
+        left = (self._rests_until or self._clock()) - self._clock()
+        return left if left > timedelta(0) else None
+
+    async def _begin(self, node: NodeRef, policy: IncidentPolicy, told: FaultsAnnotation | None) -> timedelta | None:
         known = await self._desk.look(names.admission_id(self._cluster, node.machine))
         wait = admission.begins_in(known, policy, self._clock())
         if wait is None or wait > timedelta(0):
@@ -89,9 +107,12 @@ class NodeAdmissions:
             return AGAIN
         # One at a time, each counted before the next: a whole pool may come up at once.
         async with self._one_at_a_time:
-            if not admission.may_begin(policy.admission, len(await self._under_validation())):
-                return AGAIN
+            if (rest := self._rest()) is not None:
+                return rest
             now = self._clock()
+            if not admission.may_begin(policy.admission, len(await self._under_validation())):
+                self._rests_until = now + AGAIN
+                return AGAIN
             await self._desk.start(
                 AdmissionInput(
                     node=node,

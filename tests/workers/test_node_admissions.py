@@ -8,7 +8,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from sickbay import names
-from sickbay.admission import AdmissionInput
+from sickbay.admission import AdmissionInput, KnownAdmission
 from sickbay.nodes import NodeRef
 from sickbay.policy.model import AdmissionPolicy, IncidentPolicy
 from tests.eventually import eventually
@@ -16,7 +16,7 @@ from tests.workers.ward import MERGE, OnePolicy, Ward, cap_of, triage_of, ward, 
 from workers import controller_metrics as metrics
 from workers import node_admissions
 from workers.admission_desk import AdmissionDesk
-from workers.incident_desk import IncidentDesk
+from workers.incident_desk import IncidentDesk, TemporalSilentError
 
 __all__ = ["ward"]
 
@@ -84,6 +84,39 @@ async def test_no_more_than_a_batch_is_under_admission_at_once(ward: Ward) -> No
         await eventually(lambda: is_under_admission(ward, second))
         assert not await is_under_admission(ward, first), "what somebody ended does not begin again at once"
         await terminate(ward, second)
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["Temporal is silent", "the batch is full"])
+async def test_nodes_that_wait_ask_nothing_while_there_is_nothing_to_be_had(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    """Else hundreds of them would keep the handlers from a sick node, each for as long as Temporal takes."""
+    monkeypatch.setattr(node_admissions, "AGAIN", timedelta(hours=1))
+    asked: list[str] = []
+    known: list[bool] = []
+
+    async def look(desk: AdmissionDesk, admission_id: str) -> KnownAdmission:
+        asked.append(admission_id)
+        if silent:
+            known.append(True)
+            raise TemporalSilentError("no answer")
+        return KnownAdmission()
+
+    async def full(desk: AdmissionDesk) -> frozenset[str]:
+        known.append(True)
+        return frozenset({"another"})
+
+    monkeypatch.setattr(AdmissionDesk, "look", look)
+    monkeypatch.setattr(AdmissionDesk, "under_validation", full)
+    async with triage_of(ward, admitting(at_once=1)):
+        await ward.sick_node("n1", taints=[OURS])
+        await eventually(lambda: bool(known))
+        first = tuple(asked)
+        for name in ("n2", "n3", "n4"):
+            await ward.sick_node(name, taints=[OURS])
+        machine = await ward.sick_node("sick", xid(79))
+        await eventually(lambda: ward.is_open(machine))
+        assert tuple(asked) == first
 
 
 async def test_a_node_with_an_incident_waits_with_its_admission(ward: Ward) -> None:
