@@ -9,10 +9,9 @@ import typer
 from pydantic import ValidationError
 
 from console.errors import UserError, wrong_environment
+from console.lean_imports import leave_out_unused
 from health.api_server import NoAccessError
 from health.settings import NodeSettings
-from workers.logging import LogFormat, configure_logging
-from workers.node import run_node
 
 
 def register(app: typer.Typer) -> None:
@@ -30,6 +29,10 @@ def register(app: typer.Typer) -> None:
 def node_command() -> int:
     """Run until SIGTERM; the exit code. Raises UserError for settings that cannot work."""
     settings = read_settings()
+    leave_out_unused()
+    from workers.logging import LogFormat, configure_logging
+    from workers.node import run_node
+
     configure_logging(LogFormat(settings.log_format), settings.log_level)
     try:
         return asyncio.run(run_node(settings))
