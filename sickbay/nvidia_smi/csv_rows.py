@@ -1,6 +1,7 @@
 """Reads `nvidia-smi --query-gpu=... --format=csv` and its siblings: a row of names, then a row a GPU.
 
-A row that does not fit its names is a gap. Rows without names above them cannot be read at all. How many rows there
+A row that does not fit its names is a gap. Of rows without names above them only the errors among their values can be
+read. How many rows there
 should be stands only in the column `count`, if somebody asked for it.
 """
 
@@ -13,6 +14,7 @@ from sickbay.nvidia_smi.blocks import Block, Document, Value, key
 _NAME: Final = re.compile(r"^[a-z][\w]*(?:\.\w+)*(?: \[[^\]]+\])?$")
 _OF_GPUS: Final = frozenset({"index", "name", "gpu_name", "uuid", "gpu_uuid", "pci_bus_id", "gpu_bus_id", "count"})
 _OF_PROCESSES: Final = frozenset({"pid", "process_name"})
+_ADDRESS: Final = re.compile(r"^[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]$")
 _UNIT: Final = re.compile(r" \[[^\]]+\]$")
 _FEWEST_COLUMNS: Final = 2
 
@@ -27,7 +29,7 @@ def read_csv(text: str) -> Document:
     lines = [line for line in text.splitlines() if line.strip()]
     names = _names(lines[0]) if lines else ()
     if not names:
-        return Document(gaps=("its columns have no names",))
+        return Document(blocks=tuple(_nameless(line) for line in lines), gaps=("its columns have no names",))
     if _OF_PROCESSES & set(names):
         return Document(gaps=("it lists processes, which tell nothing of the GPUs",))
     rows = [[cell.strip() for cell in line.split(",")] for line in lines[1:]]
@@ -59,6 +61,15 @@ def _block(names: tuple[str, ...], row: list[str]) -> Block:
         pci=bare.text("pci_bus_id", "gpu_bus_id"),
         index=cells.number(bare.text("index")),
         values=values,
+    )
+
+
+def _nameless(line: str) -> Block:
+    """A row whose values nobody names: an address tells itself, and so does an error."""
+    printed = [cell.strip() for cell in line.split(",")]
+    return Block(
+        pci=next((cell for cell in printed if _ADDRESS.match(cell)), ""),
+        values=tuple(Value(path=f"column_{number}", text=cell) for number, cell in enumerate(printed, start=1)),
     )
 
 

@@ -20,11 +20,12 @@ from sickbay.recorded.model import RecordedContext
 _STATE: Final = re.compile(
     r"^\s*Link (?P<link>\d+): (?:(?P<speed>[\d.]+) GB/s|(?P<down><?inactive>?|<?disabled>?))\s*$", re.I
 )
-_COUNT: Final = re.compile(r"^\s*Link (?P<link>\d+): (?P<name>[A-Za-z][\w .()/-]*?): (?P<count>\d+)(?: \w+)?\s*$")
+_COUNT: Final = re.compile(r"^\s*Link (?P<link>\d+): (?P<name>[A-Za-z][\w .()/-]*?)\s*: (?P<value>\S+)(?: \w+)?\s*$")
 _ALL_INACTIVE: Final = re.compile(r"all links are in-?active", re.IGNORECASE)
 _MIG: Final = re.compile(r"not supported for devices in MIG mode", re.IGNORECASE)
 _ERROR_NAME: Final = re.compile(r"error|fail|recover|replay|crc|discard", re.IGNORECASE)
-_NOT_AN_ERROR: Final = re.compile(r"successful|BER\b", re.IGNORECASE)
+_NOT_AN_ERROR: Final = re.compile(r"successful|total|BER\b|FEC|symbol", re.IGNORECASE)
+"""What NVLink 5 corrects as it should, and sums that hold it."""
 
 
 class _Gpu(Frozen):
@@ -97,8 +98,8 @@ def _with_line(gpu: _Gpu, line: str) -> _Gpu:
         link = LinkAnswer(index=int(state["link"]), active=state["down"] is None)
         return gpu.model_copy(update={"links": (*gpu.links, link)})
     if count:
-        wrong = _ERROR_NAME.search(count["name"]) and not _NOT_AN_ERROR.search(count["name"]) and int(count["count"])
-        words = (f"link {count['link']}: {count['name']} {count['count']}",) if wrong else ()
+        named = _ERROR_NAME.search(count["name"]) and not _NOT_AN_ERROR.search(count["name"])
+        words = (f"link {count['link']}: {count['name']} {count['value']}",) if named and _above_zero(count) else ()
         counted = gpu.counted | {int(count["link"])}
         return gpu.model_copy(update={"counted": counted, "errors": (*gpu.errors, *words)})
     if _ALL_INACTIVE.search(line):
@@ -106,6 +107,10 @@ def _with_line(gpu: _Gpu, line: str) -> _Gpu:
     if _MIG.search(line):
         return gpu.model_copy(update={"mig": True})
     return gpu.model_copy(update={"left_out": line.strip()})
+
+
+def _above_zero(count: re.Match[str]) -> bool:
+    return count["value"].isdecimal() and int(count["value"]) > 0
 
 
 def _faults(gpu: _Gpu, shown: int, context: RecordedContext) -> list[Fault]:

@@ -207,6 +207,7 @@ def _pages(block: Block) -> RetiredPages:
         pending=_truth(
             block,
             "retired_pages/pending_page_blacklist",
+            "retired_pages/pending",
             "retired_pages/pending_blacklist",
             "retired_pages/pending_retirement",
             "retired_pages_pending",

@@ -17,7 +17,7 @@ _HANDLE: Final = re.compile(r"unable to determine the device handle for (?P<whic
 _INFOROM: Final = re.compile(r"inforom is corrupted at gpu (?P<which>\S+)", re.IGNORECASE)
 _LOST: Final = re.compile(r"\bGPU is lost\b|\bfallen off the bus\b", re.IGNORECASE)
 _RESET_REQUIRED: Final = re.compile(r"\bGPU requires reset\b", re.IGNORECASE)
-_NO_DEVICES: Final = re.compile(r"^\s*No devices were found", re.IGNORECASE)
+_NO_DEVICES: Final = re.compile(r"^\s*No devices (?:were )?found", re.IGNORECASE)
 _READING: Final = re.compile(r"^\s*(?:[|+<]|\S[^:]*\s{2,}:)")
 """A line of a table, of XML, or of a name and its value."""
 _ROW: Final = re.compile(r",.*,|\[")

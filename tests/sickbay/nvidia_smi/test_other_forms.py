@@ -145,6 +145,20 @@ def test_counts_of_link_errors_are_told_and_a_line_left_out_leaves_them_open() -
     assert "link 7: Replay Errors 12" in outcome.faults[0].evidence[0]
 
 
+def test_what_nvlink_5_corrects_is_no_error() -> None:
+    counters = (
+        "Tx packets: 1203",
+        "FEC Errors - 0: 88123",
+        "Symbol Errors: 4",
+        "Effective BER: 15e-255",
+        "Rx Errors: {}",
+    )
+    lines = [f"GPU 0: NVIDIA B200 (UUID: {uuid(0)})"]
+    lines += [f"\t Link {link}: {counter}" for link in range(18) for counter in counters]
+    assert judge("\n".join(lines).format(*[0] * 18)).result is CheckResult.HEALTHY
+    assert found(judge("\n".join(lines).format(*[0] * 17, 3))) == [("nvlink-errors", "unknown")]
+
+
 def test_no_output_is_judged_by_the_product_that_another_recording_tells() -> None:
     """`nvlink -s` prints nothing for a product without NVLinks, and nothing is nothing for any other."""
     assert judge("").result is CheckResult.UNKNOWN

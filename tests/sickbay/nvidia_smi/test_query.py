@@ -227,6 +227,48 @@ def test_rows_without_names_or_of_another_length_are_unknown() -> None:
     assert judge(rows.rstrip().rsplit(",", 1)[0]).result is CheckResult.UNKNOWN
 
 
+def test_errors_among_values_without_names_are_found() -> None:
+    outcome = judge("0, NVIDIA H200, 00000000:1A:00.0, 31\n1, NVIDIA H200, 00000000:2B:00.0, [GPU is lost]\n")
+    assert found(outcome) == [("gpu-lost", pci(1))]
+    assert "no names" in outcome.why
+
+
+VOLTA = """Driver Version                  : 418.87.01
+Attached GPUs                   : 1
+GPU 00000000:00:1E.0
+    Product Name                : Tesla V100-SXM2-16GB
+    GPU UUID                    : GPU-2b
+    Clocks Throttle Reasons
+        HW Slowdown             : Not Active
+    Ecc Mode
+        Current                 : Enabled
+        Pending                 : Enabled
+    ECC Errors
+        Volatile
+            Single Bit
+                Total           : 0
+            Double Bit
+                Total           : {double}
+    Retired Pages
+        Single Bit ECC          : 2
+        Double Bit ECC          : 0
+        Pending                 : {pending}
+    Temperature
+        GPU Current Temp        : 33 C
+    Processes                   : None
+"""
+
+
+@pytest.mark.parametrize(
+    ("double", "pending", "codes"),
+    [("0", "No", []), ("1", "No", ["ecc-uncorrected"]), ("0", "Yes", ["page-retirement-pending"])],
+)
+def test_names_of_old_drivers_are_known(double: str, pending: str, codes: list[str]) -> None:
+    outcome = judge(VOLTA.format(double=double, pending=pending))
+    assert [fault.code for fault in outcome.faults] == codes
+    assert outcome.result is (CheckResult.FAULTS if codes else CheckResult.HEALTHY)
+
+
 def test_a_product_without_nvlink_needs_no_fabric() -> None:
     apart = {"name": A10G, "state": "N/A", "status": "N/A", "summary": "N/A"}
     assert judge(query_text(4, dict.fromkeys(range(4), apart))).result is CheckResult.HEALTHY
