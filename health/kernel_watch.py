@@ -74,6 +74,9 @@ class KernelWatch:
                 self.problem = taken.problem
             elif taken.caught_up or taken.records:
                 self.missing_since = None
+            if not taken.records:
+                # The usual case, twice a second for ever: no thread for nothing.
+                return Happening(sequence=self.sequence, at=self._now())
             return await asyncio.to_thread(self._faults.observe, taken.records, self._now())
 
     def silence(self) -> Fault | None:
