@@ -179,6 +179,12 @@ def expected_gpus(policy: AdmissionPolicy, look: NodeSnapshot, told: int | None)
     return policy.gpus or look.gpus_promised or told or look.gpu_capacity or 1
 
 
+def missing_to_judge(look: NodeSnapshot, expected: int) -> tuple[str, ...]:
+    """What the API server alone shows that the node still lacks, in words. No incident has it any more at this look."""
+    mark = (f"the mark of {look.incident_mark} is still on the node",) if look.incident_mark else ()
+    return (*missing_in_look(look, expected), *mark)
+
+
 def layout_faults(node: NodeRef, look: NodeSnapshot) -> tuple[Fault, ...]:
     """The fault of a MIG layout that mig-manager has given up; pending and rebooting are waited for."""
     if not look.mig_config or look.mig_state != "failed":

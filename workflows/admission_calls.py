@@ -33,17 +33,17 @@ class AdmissionCalls(IncidentCalls):
             )
         )
 
-    async def incident_runs(self, incident_id: str) -> bool:
-        """Whether the node's incident is open."""
+    async def running_incident(self, *incident_ids: str) -> str | None:
+        """The first of these incidents that is open."""
         holders = await told(
             workflow.execute_activity_method(
                 IncidentActivities.check_holders,
-                HoldersQuery(holders=(incident_id,)),
+                HoldersQuery(holders=incident_ids),
                 **policies.LOOK,
                 summary="has the node an incident?",
             )
         )
-        return not holders.gone
+        return next((each for each in incident_ids if each not in holders.gone), None)
 
     async def open_incident(self, start: IncidentInput) -> None:
         """Open the incident of a node that failed, or tell the open one."""

@@ -28,7 +28,6 @@ from sickbay.faults import Fault
 from sickbay.incident import IncidentInput
 from sickbay.names import TAINT_ADMISSION, WORKFLOW_ADMISSION, incident_id
 from sickbay.nodes import HostProbe, NodeSnapshot
-from sickbay.proof import missing_in_look
 from sickbay.safety import Obstacle, objection_to_touching
 from workflows.admission_calls import AdmissionCalls
 from workflows.admission_record import AdmissionRecord
@@ -58,6 +57,8 @@ class NodeAdmission:
         self._calls = AdmissionCalls(self._record.admission_id, start.node, start.policy)
         self._rules = start.policy.admission
         self._incident_id = incident_id(start.node.cluster, start.node.machine)
+        self._loaded_boot = ""
+        """The boot that passed under load: a node that could only not be admitted then is not loaded again."""
 
     @workflow.run
     async def run(self, start: AdmissionInput) -> AdmissionResult:  # noqa: ARG002 - `__init__` has read it
@@ -83,19 +84,24 @@ class NodeAdmission:
         try:
             look = await self._look()
             expected = admission.expected_gpus(self._rules, look, self._start.expected_gpus)
-            if await self._calls.incident_runs(self._incident_id):
-                await self._while_repaired(look, expected)
+            # A mark of another id is that of a cluster that was renamed, or of a node whose provider id came late.
+            ids = dict.fromkeys((self._incident_id, look.incident_mark or self._incident_id))
+            if (incident := await self._calls.running_incident(*ids)) is not None:
+                await self._while_repaired(look, expected, incident)
                 return
             self._back_from_repair()
             await self._step(look, expected)
         except OutsideError as failed:
+            until = self._until()
+            if failed.final and workflow.now() >= until:
+                raise _Over(AdmissionOutcome.LEFT_TO_PEOPLE, f"it cannot go on: {failed}") from failed
             self._record.note(f"tries again: {failed}")
-            await self._pause(f"an answer: {failed}", self._record.until, self._rules.look_every)
+            await self._pause(f"an answer: {failed}", until, self._rules.look_every)
 
     async def _step(self, look: NodeSnapshot, expected: int) -> None:
         if faults := admission.layout_faults(self._start.node, look):
             await self._fail(look, faults)
-        elif missing := missing_in_look(look, expected):
+        elif missing := admission.missing_to_judge(look, expected):
             self._record.enter(AdmissionStage.WAITING)
             await self._wait_or_fail(look, expected, missing)
         else:
@@ -116,7 +122,7 @@ class NodeAdmission:
         self._record.enter(AdmissionStage.VALIDATING)
         self._record.waits("a full healthy pass", self._record.until)
         finding = await self._pass(look, expected, ActiveDepth.NONE)
-        if finding.passed and self._rules.depth is not ActiveDepth.NONE:
+        if finding.passed and self._rules.depth is not ActiveDepth.NONE and self._loaded_boot != look.boot_id:
             self._record.note(f"well without load; now the active checks ({self._rules.depth})")
             finding = await self._pass(look, expected, self._rules.depth)
         if finding.faults:
@@ -124,7 +130,8 @@ class NodeAdmission:
         elif finding.missing:
             await self._wait_or_fail(look, expected, finding.missing)
         else:
-            await self._admit(look)
+            self._loaded_boot = look.boot_id
+            await self._admit(look, expected)
 
     async def _pass(self, look: NodeSnapshot, expected: int, depth: ActiveDepth) -> Finding:
         try:
@@ -133,14 +140,18 @@ class NodeAdmission:
             return Finding(missing=(str(failed),))
         return admission.judge(look, probe, expected)
 
-    async def _admit(self, look: NodeSnapshot) -> None:
-        admittance = await self._calls.admit(look.boot_id)
+    async def _admit(self, look: NodeSnapshot, expected: int) -> None:
+        """Let it work; what forbids that has until the deadline too."""
+        try:
+            admittance = await self._calls.admit(look.boot_id)
+        except OutsideError as failed:
+            await self._wait_or_fail(look, expected, (str(failed),))
+            return
         if admittance.node_gone:
             raise _Over(AdmissionOutcome.GONE, "the node was gone before it could work")
         if admittance.admitted:
             raise _Over(AdmissionOutcome.ADMITTED, "validated: a full healthy pass", look.boot_id)
-        self._record.note(f"not admitted: {admittance.why_not}")
-        await self._pause(admittance.why_not, self._record.until, self._rules.look_every)
+        await self._wait_or_fail(look, expected, (admittance.why_not,))
 
     # What fails
 
@@ -182,29 +193,31 @@ class NodeAdmission:
         record.note(f"failed: {codes}; its incident {self._incident_id} decides")
         await self._calls.courtesy("SickbayAdmissionFailed", f"no work until it is repaired: {codes}")
 
-    async def _while_repaired(self, look: NodeSnapshot, expected: int) -> None:
+    async def _while_repaired(self, look: NodeSnapshot, expected: int, incident: str) -> None:
         """An incident has the node, by whomever it was opened. A node that was only late may yet come by itself."""
         record = self._record
         began = record.state.repair_began or workflow.now()
         record.change(repair_began=began)
         record.enter(AdmissionStage.REPAIRING)
-        until = began + self._longest_repair()
+        until = self._until()
         if workflow.now() >= until:
-            raise _Over(AdmissionOutcome.LEFT_TO_PEOPLE, f"{self._incident_id} does not end")
+            raise _Over(AdmissionOutcome.LEFT_TO_PEOPLE, f"{incident} does not end")
         if codes := admission.passed_after_all(record.state, look, expected):
             record.note("it came after all")
-            await self._calls.clear_incident(self._incident_id, codes)
+            await self._calls.clear_incident(incident, codes)
             record.change(faults=())
         pause = admission.pause_in_repair(self._start.policy, workflow.now() - began)
-        await self._pause(f"the end of {self._incident_id}", until, pause)
+        await self._pause(f"the end of {incident}", until, pause)
 
-    def _longest_repair(self) -> timedelta:
-        """Past every deadline of an incident, the last of which is that of people."""
-        return 2 * self._start.policy.handover_deadline
+    def _until(self) -> datetime:
+        """The deadline now: the round's, or one past all deadlines of an incident, the last of which is that of people."""
+        began = self._record.state.repair_began
+        return self._record.until if began is None else began + 2 * self._start.policy.handover_deadline
 
     def _back_from_repair(self) -> None:
         """The incident is over and the node still there: it has its whole time anew."""
         if self._record.state.repair_began is not None:
+            self._loaded_boot = ""
             self._record.change(repair_began=None, round_began=workflow.now())
             self._record.note("its incident is over: it is validated again")
 

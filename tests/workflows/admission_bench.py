@@ -48,7 +48,11 @@ class AdmissionWorld(FakeWorld):
     mig_config: str = ""
     mig_state: str = ""
     fails_under_load: Fault | None = None
+    refused: str = ""
+    """Why the node is not let in, whatever it passed."""
     incident_open: bool = False
+    incident_name: str = ""
+    """Id of the open incident; any if empty."""
     repair_looks: int = 2
     """So many looks find an incident open, before it ends."""
     at_its_end: Callable[[], None] = field(default=lambda: None)
@@ -88,6 +92,8 @@ class AdmissionWorld(FakeWorld):
             return Admittance(admitted=False, node_gone=True)
         if request.boot_id != self.boot_id:
             return Admittance(admitted=False, why_not="the node runs another boot by now")
+        if self.refused:
+            return Admittance(admitted=False, why_not=self.refused)
         self.tainted, self.admitted_boot = False, request.boot_id
         return Admittance(admitted=True)
 
@@ -99,7 +105,9 @@ class AdmissionWorld(FakeWorld):
             if self.repair_looks < 0:
                 self.incident_open = False
                 self.at_its_end()
-        return HoldersGone(gone=() if self.incident_open else query.holders)
+        if not self.incident_open:
+            return HoldersGone(gone=query.holders)
+        return HoldersGone(gone=tuple(each for each in query.holders if self.incident_name not in ("", each)))
 
     @activity.defn
     async def open_incident(self, opening: IncidentOpening) -> IncidentOpened:

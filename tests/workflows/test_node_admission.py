@@ -176,6 +176,43 @@ async def test_a_reboot_in_the_middle_is_no_admission_of_the_new_boot(time_skipp
         assert bench.world.depths.count(ActiveDepth.BURN_IN) == 2
 
 
+async def test_an_incident_under_another_id_is_waited_for_like_the_nodes_own(
+    time_skipping: WorkflowEnvironment,
+) -> None:
+    """The cluster was renamed, or the provider id came late: loading the node meanwhile would be for nothing."""
+    other: dict[str, Any] = {"incident_open": True, "incident_name": "incident-old-name", "mark": "incident-old-name"}
+    async with admission_bench(time_skipping, **other) as bench:
+        bench.world.at_its_end = lambda: setattr(bench.world, "mark", None)
+        await bench.start()
+        result = await bench.result()
+        assert result.outcome is AdmissionOutcome.ADMITTED
+        assert bench.world.depths == [ActiveDepth.NONE, ActiveDepth.BURN_IN]
+
+
+async def test_a_mark_that_nobody_takes_away_has_an_end_and_loads_no_gpu(time_skipping: WorkflowEnvironment) -> None:
+    policy = quick_admission(deadline=timedelta(minutes=5), look_every=timedelta(minutes=1))
+    async with admission_bench(time_skipping, policy, mark="incident-lost") as bench:
+        bench.world.at_its_end = lambda: setattr(bench.world, "mark", None)
+        await bench.start()
+        assert (await bench.result()).outcome is AdmissionOutcome.ADMITTED
+        assert codes_of(bench) == [["admission-overdue"]]
+        assert bench.world.depths.count(ActiveDepth.BURN_IN) == 1
+
+
+async def test_a_node_that_passed_and_is_not_let_in_is_told_in_the_end_and_loaded_once_a_round(
+    time_skipping: WorkflowEnvironment,
+) -> None:
+    policy = quick_admission(deadline=timedelta(minutes=5), look_every=timedelta(minutes=1))
+    async with admission_bench(time_skipping, policy, refused="the API server forbids it") as bench:
+        bench.world.at_its_end = lambda: setattr(bench.world, "refused", "")
+        await bench.start()
+        result = await bench.result()
+        assert result.outcome is AdmissionOutcome.ADMITTED
+        assert codes_of(bench) == [["admission-overdue"]]
+        assert bench.world.depths.count(ActiveDepth.BURN_IN) == 2
+        assert any("the API server forbids it" in entry.text for entry in result.view.timeline)
+
+
 async def test_a_taint_that_a_person_takes_away_is_an_order(time_skipping: WorkflowEnvironment) -> None:
     async with admission_bench(time_skipping, tainted=False) as bench:
         await bench.start()
