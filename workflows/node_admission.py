@@ -210,7 +210,7 @@ class NodeAdmission:
         await self._pause(f"the end of {incident}", until, pause)
 
     def _until(self) -> datetime:
-        """The deadline now: the round's, or one past all deadlines of an incident, the last of which is that of people."""
+        """The deadline now: the round's, or one past every deadline of an incident, the last of which is people's."""
         began = self._record.state.repair_began
         return self._record.until if began is None else began + 2 * self._start.policy.handover_deadline
 
