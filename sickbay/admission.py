@@ -176,7 +176,7 @@ def expected_gpus(policy: AdmissionPolicy, look: NodeSnapshot, told: int | None)
 
     The kubelet comes last, since a device plugin that has not begun makes it say none.
     """
-    return policy.gpus or look.gpus_promised or told or look.gpu_capacity or 1
+    return policy.gpus or look.gpus_promised or told or look.gpu_devices or look.gpu_capacity or 1
 
 
 def missing_to_judge(look: NodeSnapshot, expected: int) -> tuple[str, ...]:

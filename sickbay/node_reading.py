@@ -10,11 +10,13 @@ from typing import Final
 from sickbay import cloud_words
 from sickbay.cordons import uncordoned_by_person
 from sickbay.foreign_locks import MIG_STATE, foreign_locks
+from sickbay.instance_types import limits_of
 from sickbay.kube_objects import Lease, Node, NodeClaim, OwnerReference
 from sickbay.names import ANNOTATION_ADMITTED, ANNOTATION_HELD_BOOT, CONDITIONS, TAINT_ADMISSION
 from sickbay.node_faults import HEARTBEAT_LIMIT, heartbeat, open_faults, own_conditions, ready_condition, report
 from sickbay.node_marks import incident_mark, prior_unschedulable
 from sickbay.nodes import NodeOwner, NodeRef, NodeSnapshot, OwnerKind, Readiness
+from sickbay.other_agents.gpu_resources import GPU, LABEL_COUNT, count, counts_whole_gpus
 
 KARPENTER_POOL: Final = "karpenter.sh/nodepool"
 GROUP_LABELS: Final = ("eks.amazonaws.com/nodegroup", "alpha.eksctl.io/nodegroup-name")
@@ -26,6 +28,7 @@ GPU_COUNT_LABEL: Final = "karpenter.k8s.aws/instance-gpu-count"
 GPU_LABELS: Final = ("nvidia.com/gpu.present", GPU_COUNT_LABEL)
 """Labels that GPU nodes keep while their device plugin is down."""
 GPU_RESOURCES: Final = frozenset({"nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "aws.amazon.com/neuron"})
+TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 MIG_CONFIG: Final = "nvidia.com/mig.config"
 """The label that wishes for a MIG layout (facts: remediation, 5)."""
 LEAVING_TAINTS: Final = ("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler")
@@ -65,6 +68,7 @@ def read_node(
         gpu_capacity=gpus_in(node.status.capacity),
         gpu_allocatable=gpus_in(node.status.allocatable),
         gpus_promised=_gpus_promised(node),
+        gpu_devices=_gpu_devices(node),
         admission_taint=awaits_admission(node),
         admitted_boot=node.metadata.annotations.get(ANNOTATION_ADMITTED, ""),
         held_boot=node.metadata.annotations.get(ANNOTATION_HELD_BOOT, ""),
@@ -194,8 +198,15 @@ def is_claim_of(claim: NodeClaim, node: Node) -> bool:
 
 
 def _gpus_promised(node: Node) -> int:
-    told = node.metadata.labels.get(GPU_COUNT_LABEL, "")
-    return int(told) if told.isascii() and told.isdecimal() else 0
+    labels = node.metadata.labels
+    limits = limits_of(labels.get(TYPE_LABEL, ""))
+    return count(labels, GPU_COUNT_LABEL) or (limits.gpus if limits else None) or 0
+
+
+def _gpu_devices(node: Node) -> int:
+    if counts_whole_gpus(node):
+        return count(node.status.capacity, GPU) or 0
+    return count(node.metadata.labels, LABEL_COUNT) or 0
 
 
 def _missing_to_work(ready: Readiness, allocatable: int, expected: int) -> str:

@@ -79,7 +79,9 @@ class NodeSnapshot(Frozen):
     gpu_capacity: int = 0
     gpu_allocatable: int = 0
     gpus_promised: int = 0
-    """GPUs that Karpenter's label names for the instance type; 0 where it names none."""
+    """GPUs of the instance type, by Karpenter's label or our table; 0 where neither knows it."""
+    gpu_devices: int = 0
+    """Whole GPUs that the node last showed, unlike `gpu_capacity` also where they are shared or cut; 0 if not known."""
     admission_taint: bool = False
     """Our startup taint is there: the node gets no work until it is validated."""
     admitted_boot: str = ""

@@ -218,7 +218,7 @@ class Triage:
             opened_at=look.now,
             faults=decided.report,
             contain=contain,
-            expected_gpus=(told and told.expected_gpus) or look.snapshot.gpu_capacity or None,
+            expected_gpus=(told and told.expected_gpus) or look.snapshot.gpu_devices or None,
         )
         await self._desk.open(start, FaultReport(faults=decided.report, observed_at=look.now))
         self._open_ids |= {look.incident_id}
@@ -245,7 +245,8 @@ def _what_matters(snapshot: NodeSnapshot) -> Hashable:
     """What of a node a plan rests on: while it stays the same, and nothing was to be done, nothing is to be done."""
     faults = frozenset((fault.identity, fault.rung) for fault in snapshot.faults)
     told = (snapshot.ready, snapshot.conditions_fresh, snapshot.conditions_healthy, snapshot.undecided)
-    return (faults, told, snapshot.incident_mark, snapshot.deleting, snapshot.pool)
+    beside = (snapshot.cloud_told, snapshot.admission_taint)
+    return (faults, told, beside, snapshot.incident_mark, snapshot.deleting, snapshot.pool)
 
 
 def _notice(node: NodeRef, fault: Fault) -> NodeEvent:

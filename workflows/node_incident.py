@@ -149,7 +149,7 @@ class NodeIncident:
         else:
             record.note("the cap on cordons is reached: new work is not blocked before there is a permit")
         look = await self._waits.look()
-        record.change(expected_gpus=record.state.expected_gpus or look.gpu_capacity or None)
+        record.change(expected_gpus=record.state.expected_gpus or look.gpu_devices or look.gpu_capacity or None)
         await self._calls.courtesy("SickbayIncidentOpened", record.verdict.reason)
         record.change(floor=await self._floor())
 

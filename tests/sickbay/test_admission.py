@@ -275,9 +275,10 @@ class TestTheJudgement:
             (ON, look(gpus_promised=8, gpu_capacity=7), 6, 8),
             (ON, look(gpu_capacity=7), 8, 8),
             (ON, look(gpu_capacity=7), None, 7),
+            (ON, look(gpu_capacity=56, gpu_devices=8), None, 8),
             (ON, look(gpu_capacity=0, gpu_allocatable=0), None, 1),
         ],
-        ids=["the policy", "the label", "the agent", "the kubelet", "nobody: at least one"],
+        ids=["the policy", "the label", "the agent", "the kubelet", "where it is cut", "nobody: at least one"],
     )
     def test_who_says_how_many_gpus_there_must_be(
         self, policy: AdmissionPolicy, snapshot: NodeSnapshot, told: int | None, expected: int

@@ -279,3 +279,29 @@ def test_a_gpu_node_that_lost_its_device_plugin_is_still_one() -> None:
     assert is_gpu_node(node(gpus=0, labels={"nvidia.com/gpu.present": "true"}))
     assert is_gpu_node(node(gpus=0, agents=agent()))
     assert not is_gpu_node(node(gpus=0, labels={"nvidia.com/gpu.present": "false"}))
+
+
+MIG = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "56"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity", "promised", "devices"),
+    [
+        ({}, {"nvidia.com/gpu": "7"}, 0, 7),
+        ({"node.kubernetes.io/instance-type": "p5.48xlarge"}, {"nvidia.com/gpu": "7"}, 8, 7),
+        ({"node.kubernetes.io/instance-type": "p5.48xlarge"}, {}, 8, 0),
+        ({"node.kubernetes.io/instance-type": "a-type-of-later"}, {}, 0, 0),
+        ({"karpenter.k8s.aws/instance-gpu-count": "4", "nvidia.com/gpu.count": "4"}, MIG, 4, 4),
+        ({"nvidia.com/gpu.count": "8"}, MIG, 0, 8),
+        ({"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "10"}, {"nvidia.com/gpu": "80"}, 0, 8),
+        ({"nvidia.com/gpu.count": "eight"}, MIG, 0, 0),
+    ],
+)
+def test_gpus_are_counted_whole_also_where_they_are_shared_or_cut(
+    labels: dict[str, str], capacity: dict[str, str], promised: int, devices: int
+) -> None:
+    """Detection 8.14: 56 MIG instances are no 56 GPUs, and 8 GPUs that answer would never be enough."""
+    told = node(labels=labels)
+    told = told.model_copy(update={"status": told.status.model_copy(update={"capacity": capacity})})
+    look = read_node(told, NOW)
+    assert (look.gpus_promised, look.gpu_devices) == (promised, devices)
