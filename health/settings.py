@@ -98,9 +98,10 @@ class NodeSettings(BaseSettings):
     """Between two passes of NVML; each costs a process start."""
     nvml_seconds: float = Field(default=20, gt=0)
     """Until a pass of NVML counts as silent; eight busy GPUs without persistence mode need up to ten."""
-    nvml_events: bool = True
-    """Whether to listen to NVML's events too, by a child that holds the GPUs open: whoever resets GPUs or replaces the
-    driver by other means than ours must stop the agent before, or have this off. The kernel log tells the same."""
+    nvml_events: bool = False
+    """Whether to listen to NVML's events too, by a child of 10 MB that holds the GPUs open: whoever resets GPUs or
+    replaces the driver by other means than ours must then stop the agent before. The kernel log tells the same Xids;
+    wanted where it cannot be read."""
     nvml_misses: int = Field(default=2, ge=1)
     """Bad passes in a row before silence, or a GPU that is missing, is a fault; one may be a driver reload."""
     starting_seconds: float = Field(default=600, ge=0)
