@@ -15,7 +15,7 @@ from sickbay.catalogue import fault_of
 from sickbay.faults import Component, ComponentKind, Fault, Rung, merge_faults
 from sickbay.incident import TimelineEntry
 from sickbay.model import Frozen
-from sickbay.nodes import HostProbe, NodeRef, NodeSnapshot
+from sickbay.nodes import HostProbe, NodeRef, NodeSnapshot, Readiness
 from sickbay.policy.model import AdmissionPolicy, IncidentPolicy
 from sickbay.proof import missing_in_look, verification
 
@@ -152,17 +152,21 @@ def needs_taint(look: NodeSnapshot, policy: AdmissionPolicy) -> bool:
     return look.incident_mark is None and bool(look.admitted_boot) and look.boot_id not in ("", look.admitted_boot)
 
 
-def begins_in(known: KnownAdmission, policy: IncidentPolicy, now: datetime) -> timedelta | None:
+def begins_in(known: KnownAdmission, policy: IncidentPolicy, look: NodeSnapshot, now: datetime) -> timedelta | None:
     """How long until the watch starts an admission on a tainted node; zero for at once, None while one runs.
 
-    One that people have been left with, or have cancelled, begins anew once a reminder is due: not at once, which would
-    make their word meaningless, and not never, which would leave the node tainted in silence.
+    One that people have been left with, or have cancelled, begins anew once the node has come up anew, which is their
+    repair, or once a reminder is due: not at once, which would make their word meaningless, and not never, which would
+    leave the node tainted in silence.
     """
     if known.open:
         return None
     if known.closed_at is None:
         return timedelta(0)
-    pause = policy.handover_reminder if known.left_to_people else COOLDOWN
+    came_up = (
+        look.ready is Readiness.TRUE and look.ready_since is not None and known.closed_at < look.ready_since <= now
+    )
+    pause = policy.handover_reminder if known.left_to_people and not came_up else COOLDOWN
     return max(known.closed_at + pause - now, timedelta(0))
 
 

@@ -81,7 +81,7 @@ class NodeAdmissions:
         if (rest := self._rest()) is not None:
             return rest
         try:
-            return await self._begin(node, policy, told)
+            return await self._begin(node, snapshot, policy, told)
         except TemporalSilentError:
             self._rests_until = self._clock() + AGAIN
             raise
@@ -91,9 +91,11 @@ class NodeAdmissions:
         left = (self._rests_until or self._clock()) - self._clock()
         return left if left > timedelta(0) else None
 
-    async def _begin(self, node: NodeRef, policy: IncidentPolicy, told: FaultsAnnotation | None) -> timedelta | None:
+    async def _begin(
+        self, node: NodeRef, snapshot: NodeSnapshot, policy: IncidentPolicy, told: FaultsAnnotation | None
+    ) -> timedelta | None:
         known = await self._desk.look(names.admission_id(self._cluster, node.machine))
-        wait = admission.begins_in(known, policy, self._clock())
+        wait = admission.begins_in(known, policy, snapshot, self._clock())
         if wait is None or wait > timedelta(0):
             return wait
         return await self._start(node, policy, told)

@@ -149,8 +149,9 @@ class AdmissionPolicy(Frozen):
     """Off by default: it needs our startup taint in the pool, and its toleration in every DaemonSet of a GPU node."""
     deadline: timedelta = timedelta(minutes=30)
     """From its beginning until a person is told; metal instances take as long to be ready (facts: remediation, 3.1)."""
-    at_once: int = Field(default=5, ge=1)
-    """Nodes of the whole cluster that may be under validation before one of this pool begins; others wait."""
+    at_once: int = Field(default=20, ge=1)
+    """Nodes of the whole cluster that may be under validation before one of this pool begins; others wait. Those that
+    still boot count, so that a small number would keep a pool of hundreds from its first work for most of a day."""
     depth: ActiveDepth = ActiveDepth.BURN_IN
     """A node can pass every check without load and fail under it (facts: peer-nvsentinel, 4.31)."""
     burn_in: timedelta = timedelta(minutes=3)

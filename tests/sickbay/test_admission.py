@@ -195,7 +195,19 @@ class TestTheWatch:
     def test_an_admission_begins_anew_neither_at_once_nor_never(
         self, known: KnownAdmission, wait: timedelta | None
     ) -> None:
-        assert admission.begins_in(known, IncidentPolicy(), NOW) == wait
+        assert admission.begins_in(known, IncidentPolicy(), look(ready_since=NOW - timedelta(days=3)), NOW) == wait
+
+    @pytest.mark.parametrize(
+        ("ready", "minutes", "hours"),
+        [(Readiness.TRUE, 5, 0), (Readiness.FALSE, 5, 23), (Readiness.TRUE, -5, 23)],
+        ids=["it came up anew", "it went down", "a clock that runs ahead"],
+    )
+    def test_a_node_that_people_have_brought_up_anew_is_validated_at_once(
+        self, ready: Readiness, minutes: int, hours: int
+    ) -> None:
+        left = KnownAdmission(closed_at=NOW - timedelta(hours=1), left_to_people=True)
+        seen = look(ready=ready, ready_since=NOW - timedelta(minutes=minutes))
+        assert admission.begins_in(left, IncidentPolicy(), seen, NOW) == timedelta(hours=hours)
 
     def test_what_an_admission_found_is_not_cleared_by_an_agent_at_rest(self) -> None:
         gpu = Component(kind=ComponentKind.GPU, id="0000:61:00")
