@@ -104,7 +104,8 @@ def missing_in_look(look: NodeSnapshot, expected_gpus: int | None) -> tuple[str,
         missing.append(f"{look.gpu_allocatable} of {max(expected_gpus or 0, look.gpu_capacity)} GPUs are allocatable")
     if look.mig_config and look.mig_state != MIG_APPLIED:
         missing.append(f"MIG layout {look.mig_config} is not there yet: {look.mig_state or 'mig-manager is silent'}")
-    standing = (fault for fault in cloud_words.standing(look.faults) if fault.rung is not Rung.NONE)
+    # One that only blocks new work is the next incident's: no stronger rung than the last would cure it either.
+    standing = (fault for fault in cloud_words.standing(look.faults) if fault.rung.disrupts or fault.rung is Rung.HUMAN)
     missing += [f"EC2 still tells {fault.code}" for fault in standing]
     if not look.conditions_fresh:
         missing.append("the node agent has not reported since")

@@ -222,6 +222,13 @@ def test_a_reboot_neither_outlives_an_event_nor_makes_the_node_well_while_it_sta
     assert missing_in_look(look.model_copy(update={"faults": ()}), None) == ()
 
 
+def test_what_only_blocks_new_work_drives_no_repair_of_another_fault_up_the_ladder() -> None:
+    said = words(impaired(CheckedPart.SYSTEM, 6), events=(event("system-reboot"),))
+    told = read_node(node(judge(said, None, NOW, NOW).model_dump_json()), NOW)
+    assert [fault.rung for fault in told.faults] == [Rung.BLOCK_NEW_WORK, Rung.BLOCK_NEW_WORK]
+    assert not [word for word in missing_in_look(told, None) if "EC2" in word]
+
+
 def test_an_event_that_stood_before_the_repair_is_no_relapse() -> None:
     acted = NOW + timedelta(minutes=1)
     intent = Intent(rung=Rung.REBOOT, attempt=1, recorded_at=acted, proven_at=acted)
