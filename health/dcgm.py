@@ -9,7 +9,7 @@ import shutil
 from datetime import timedelta
 from typing import Final
 
-from health.active import NEVER, usage_of
+from health.active import KEPT, NEVER, usage_of
 from health.children import ChildResult, leaked_children, run_child
 from health.nvml import MAX_LEAKED
 from health.settings import NodeSettings
@@ -150,7 +150,7 @@ class DcgmDiagCheck:
             ),
             every=NEVER,
             deadline=QUICK_DEADLINE + DISCOVERY_DEADLINE + timedelta(seconds=settings.nvml_seconds) + _DELIVERY,
-            fresh_for=NEVER,
+            fresh_for=KEPT,
             passes=1,
         )
 

@@ -91,15 +91,21 @@ class Schedule:
                     loops.create_task(self._repeat(runner, place * SPACING), name=f"check {runner.name}")
 
     async def pass_once(self, depth: ActiveDepth, burn_in: timedelta, expected_gpus: int | None) -> None:
-        """Run every check that applies anew; the exclusive ones as far as `depth` says, one after the other."""
+        """Run every check that applies anew; the exclusive ones as far as `depth` says, one after the other.
+
+        One of those that could not judge when it last ran is asked again, briefly, whatever `depth` says.
+        """
         update = {"depth": depth, "burn_in": burn_in, "expected_gpus": expected_gpus}
         moment = self._moment.model_copy(update=update)
         applying = self._applying()
         alone = [runner for runner in applying if runner.check.about.cost is CheckCost.EXCLUSIVE]
         await asyncio.gather(*(self._run(runner, moment) for runner in applying if runner not in alone))
-        if depth is not ActiveDepth.NONE:
-            for runner in alone:
+        for runner in alone:
+            if depth is not ActiveDepth.NONE:
                 await self._run(runner, moment)
+            elif self._records[runner.name].bad_runs:
+                # Its silence keeps the node from being called healthy, and nobody else might ask it again.
+                await self._run(runner, moment.model_copy(update={"depth": ActiveDepth.QUICK}))
 
     async def run_check(self, name: str) -> None:
         """Run one check now, if there is such a one and it applies."""

@@ -127,11 +127,12 @@ def after_reset(record: CheckRecord, pcis: tuple[str, ...], at: datetime) -> Che
 def report_of(record: CheckRecord, about: CheckAbout, now: datetime) -> CheckReport:
     """The check as it stands: its last answer as long as that is fresh, with every fault that it holds open."""
     result, why = record.result, record.why
-    stale = _staleness(record, about, now)
-    if stale:
+    if stale := _staleness(record, about, now):
         result, why = CheckResult.UNKNOWN, stale
+    elif _lapsed(record, about, now):
+        result, why = CheckResult.NOT_APPLICABLE, "runs only when it is asked for, and was last asked long ago"
     faults = tuple(_told(entry) for entry in record.held)
-    if faults and result is CheckResult.HEALTHY:
+    if faults and result in (CheckResult.HEALTHY, CheckResult.NOT_APPLICABLE):
         result, why = CheckResult.FAULTS, "not seen now, and not proven gone"
     return CheckReport(
         name=record.name,
@@ -169,9 +170,17 @@ def _silence(code: str, record: CheckRecord, why: str, boot_id: str) -> Fault:
 
 
 def _staleness(record: CheckRecord, about: CheckAbout, now: datetime) -> str:
-    if record.ran_at is None or now - record.ran_at <= about.fresh_for:
+    """Why the last answer of a check that runs by itself does not count any more; empty if it does."""
+    if about.every == timedelta() or record.ran_at is None or now - record.ran_at <= about.fresh_for:
         return ""
     return f"its last answer is older than {about.fresh_for.total_seconds():g} s"
+
+
+def _lapsed(record: CheckRecord, about: CheckAbout, now: datetime) -> bool:
+    """Whether a check that runs only when it is asked for was well so long ago that this says nothing any more."""
+    if about.every != timedelta() or record.ran_at is None or record.result is not CheckResult.HEALTHY:
+        return False
+    return now - record.ran_at > about.fresh_for
 
 
 def _held_after(

@@ -79,7 +79,7 @@ class CheckAbout(Frozen):
     thresholds: tuple[str, ...] = ()
     """Each limit with its unit, and the setting that changes it."""
     every: timedelta
-    """Between two runs in the agent."""
+    """Between two runs in the agent; zero for a check that runs only when it is asked for."""
     deadline: timedelta
     """Until a run counts as not answered and is given up."""
     fresh_for: timedelta

@@ -152,6 +152,20 @@ async def test_an_exclusive_check_that_nobody_asked_for_leaves_nothing_open() ->
     assert (schedule.passed, schedule.blind()) == (True, ())
 
 
+async def test_an_exclusive_check_that_could_not_judge_is_asked_again_by_every_pass() -> None:
+    """Else its silence would hold up a verification that loads no GPU as long as anything is unknown."""
+    check = Told(about("dcgm-diag", cost=CheckCost.EXCLUSIVE, every=timedelta()), lambda moment: unknown("no answer"))
+    schedule = schedule_of(check)
+    await schedule.pass_once(ActiveDepth.BURN_IN, timedelta(minutes=1), None)
+    assert [blind.name for blind in schedule.blind()] == ["dcgm-diag"]
+    check.answer = lambda moment: healthy()
+    await schedule.pass_once(ActiveDepth.NONE, timedelta(minutes=1), None)
+    assert [moment.depth for moment in check.moments] == [ActiveDepth.BURN_IN, ActiveDepth.QUICK]
+    assert schedule.blind() == ()
+    await schedule.pass_once(ActiveDepth.NONE, timedelta(minutes=1), None)
+    assert len(check.moments) == 2
+
+
 async def test_an_exclusive_check_runs_quickly_at_its_own_interval_and_not_at_the_start() -> None:
     check = Told(about("active", cost=CheckCost.EXCLUSIVE, every=timedelta(seconds=0.1)))
     async with running(schedule_of(check)):

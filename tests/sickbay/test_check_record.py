@@ -99,6 +99,18 @@ def test_an_answer_past_its_freshness_is_unknown_and_a_silence() -> None:
     assert silence(record, later=ABOUT.fresh_for + MINUTE) == ("check-silent", Rung.BLOCK_NEW_WORK)
 
 
+def test_a_check_that_runs_only_when_asked_is_not_silent_for_not_being_asked() -> None:
+    about = ABOUT.model_copy(update={"every": timedelta()})
+    well = run(healthy(), about=about)
+    assert result(well, about) is CheckResult.HEALTHY
+    assert result(well, about, later=ABOUT.fresh_for + MINUTE) is CheckResult.NOT_APPLICABLE
+    assert silence_of(well, about, BOOT + timedelta(days=1), "boot-1") is None
+    dark = run(unknown("no answer in time"), about=about, record=well)
+    assert result(dark, about, later=timedelta(days=1)) is CheckResult.UNKNOWN
+    broken = run(judged([LOST]), healthy(), about=about)
+    assert result(broken, about, later=timedelta(days=1)) is CheckResult.FAULTS
+
+
 def test_a_start_has_an_end() -> None:
     """Detection 8.14: a bounded wait, then a fault."""
     about = ABOUT.model_copy(update={"starting_for": 2 * MINUTE})
