@@ -6,7 +6,7 @@ import pytest
 
 from sickbay import names, watch_faults
 from sickbay.catalogue import fault_of
-from sickbay.cloud_words import CloudWords
+from sickbay.cloud_words import CloudWords, InstanceWords, ScheduledEvent, judge
 from sickbay.faults import Component, ComponentKind
 from sickbay.other_agents.judgement import excuses
 from sickbay.watch_faults import AgentsExpected, WatchRules
@@ -81,6 +81,26 @@ async def test_ec2s_words_open_an_incident_and_only_a_newer_answer_ends_them(war
         await eventually(lambda: codes_are(ward, machine, ["instance-retirement-scheduled", "xid-48"]))
         await ec2_says(ward, "n1")
         await eventually(lambda: codes_are(ward, machine, ["xid-48"]))
+
+
+async def test_what_ec2_plans_for_a_far_day_is_told_and_the_node_goes_on_working(ward: Ward) -> None:
+    async with triage_of(ward):
+        machine = await ward.sick_node("n1")
+        await eventually(lambda: ward.is_free("n1"))
+        said = InstanceWords(
+            instance_id=machine,
+            events=(ScheduledEvent(code="instance-retirement", not_before=datetime.now(UTC) + timedelta(days=14)),),
+        )
+        words = judge(said, None, datetime.now(UTC), datetime.now(UTC))
+        await ward.annotate("n1", {names.ANNOTATION_CLOUD: words.model_dump_json()})
+
+        async def told() -> bool:
+            events = await ward.kube.request("GET", "/api/v1/events")
+            return any("instance-retirement-scheduled" in event["message"] for event in events["items"])
+
+        await eventually(told)
+        assert not await ward.is_contained("n1")
+        assert not await ward.is_open(machine)
 
 
 async def test_a_gpu_node_whose_agent_never_came_takes_no_work(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
