@@ -20,15 +20,17 @@ from sickbay.recorded.model import Recorded, RecordedContext
 
 _CONSUMER: Final = re.compile(r"\b(?:GeForce|RTX|GTX|Quadro|TITAN)\b", re.IGNORECASE)
 _SWITCH: Final = Component(kind=ComponentKind.NVSWITCH, id="unknown")
+_LONGEST: Final = 2000
+"""Characters of a line of a log; what is beyond them tells nothing that is looked for."""
 _STARTED_COMMAND: Final = 3
 """Exit code of `systemctl status` for a unit that does not run, which the text tells better."""
 
 
 def judge_fabric_manager(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     """What a recorded output says. Raises nothing."""
-    text = recorded.text
-    if looks_like_imex(text):
-        return _ended(judge_imex(text), recorded.exit_code)
+    if looks_like_imex(recorded.text):
+        return _ended(judge_imex(recorded.text), recorded.exit_code)
+    text = "\n".join(line.rstrip()[:_LONGEST] for line in recorded.text.splitlines())
     units = read_units(text)
     log = read_log(text)
     of_manager = bool(log.lines or log.starts or log.nothing_to_do or log.failed_start)

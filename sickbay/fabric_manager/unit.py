@@ -14,8 +14,8 @@ from sickbay.faults import Component, ComponentKind
 from sickbay.host_layer.services import FABRIC_MANAGER, IMEX, PERSISTENCE, units_from
 from sickbay.model import Frozen
 
-_NAME: Final = re.compile(r"^\s*[●○\u00d7↻*x]?\s*(?P<name>nvidia-[\w-]+)\.service\b", re.MULTILINE)
-_ACTIVE: Final = re.compile(r"^\s*Active: (?P<active>[a-z]+)(?: \((?P<sub>[^)]*)\))?(?P<rest>.*)$", re.MULTILINE)
+_NAME: Final = re.compile(r"^[ \t]*[●○\u00d7↻*x]?[ \t]*(?P<name>nvidia-[\w-]+)\.service\b", re.MULTILINE)
+_ACTIVE: Final = re.compile(r"^[ \t]*Active: (?P<active>[a-z]+)(?: \((?P<sub>[^)]*)\))?(?P<rest>.*)$", re.MULTILINE)
 _ONE_WORD: Final = re.compile(r"^\s*(active|inactive|failed|activating|deactivating|reloading|unknown)\s*$")
 _KILLED: Final = re.compile(r"\(code=killed, (?:signal|status)=[^)]*\)|Result: [\w-]+")
 _NOT_FOUND: Final = re.compile(r"Unit (?P<name>nvidia-[\w-]+)(?:\.service)? could not be found|Loaded: not-found")

@@ -6,10 +6,15 @@ in few names, which `readings` knows.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Final
 
 from sickbay.model import Frozen
 from sickbay.nvidia_smi import cells
+
+MOST_GPUS: Final = 128
+"""In one output; no machine has so many. What comes after them is not read."""
 
 
 class Value(Frozen):
@@ -30,13 +35,11 @@ class Block(Frozen):
 
     def text(self, *paths: str) -> str:
         """The first value under one of these paths; empty if there is none."""
-        by_path = {value.path: value.text for value in reversed(self.values)}
-        return next((by_path[path] for path in paths if path in by_path), "")
+        return next((self._by_path[path] for path in paths if path in self._by_path), "")
 
     def has(self, *paths: str) -> bool:
         """Whether one of these paths was printed, with whatever value."""
-        printed = {value.path for value in self.values}
-        return any(path in printed for path in paths)
+        return any(path in self._by_path for path in paths)
 
     def under(self, section: str) -> Iterator[Value]:
         """The values of a section and of those within it; of a section without parts, its own."""
@@ -46,6 +49,10 @@ class Block(Frozen):
     def errors(self) -> tuple[Value, ...]:
         """The values that are errors."""
         return tuple(value for value in self.values if cells.error_in(value.text) is not None)
+
+    @cached_property
+    def _by_path(self) -> Mapping[str, str]:
+        return {value.path: value.text for value in reversed(self.values)}
 
 
 class Document(Frozen):

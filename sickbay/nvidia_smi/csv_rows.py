@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from sickbay.nvidia_smi import cells
-from sickbay.nvidia_smi.blocks import Block, Document, Value, key
+from sickbay.nvidia_smi.blocks import MOST_GPUS, Block, Document, Value, key
 
 _NAME: Final = re.compile(r"^[a-z][\w]*(?:\.\w+)*(?: \[[^\]]+\])?$")
 _OF_GPUS: Final = frozenset({"index", "name", "gpu_name", "uuid", "gpu_uuid", "pci_bus_id", "gpu_bus_id", "count"})
@@ -26,7 +26,7 @@ def looks_like_csv(text: str) -> bool:
 
 def read_csv(text: str) -> Document:
     """The document that the text holds. Raises nothing."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip()][: MOST_GPUS + 1]
     names = _names(lines[0]) if lines else ()
     if not names:
         return Document(blocks=tuple(_nameless(line) for line in lines), gaps=("its columns have no names",))

@@ -7,14 +7,16 @@ any header are a fragment of a GPU that nobody can name.
 import re
 from typing import Final
 
-from sickbay.nvidia_smi.blocks import Block, Document, Value, key
+from sickbay.nvidia_smi.blocks import MOST_GPUS, Block, Document, Value, key
 
 _GPU: Final = re.compile(r"^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
-_LINE: Final = re.compile(r"^(?P<indent>[ \t]*)(?P<name>[^\s:][^:]*?)\s*:(?:\s+(?P<text>.*?))?\s*$")
-_SECTION: Final = re.compile(r"^(?P<indent>[ \t]*)(?P<name>[A-Za-z][\w /&.,-]*?)\s*$")
+_SECTION: Final = re.compile(r"^[A-Za-z][\w /&.,-]*$")
 _LEFT_OUT: Final = re.compile(
     r"^\s*(?:\[?\s*(?:\.{2,}|…)\s*\]?|\[?(?:snip|cut|truncated|omitted).*|--)\s*$", re.IGNORECASE
 )
+_ATTACHED: Final = re.compile(r"^Attached GPUs +:")
+_INDENT: Final = 4
+"""Columns by which a GPU's values stand in from its header."""
 _BANNER: Final = re.compile(r"^\s*=+\s*NVSMI LOG\s*=+\s*$")
 _SKIPPED: Final = ("mig_device", "mig_devices", "processes", "supported_clocks", "accounted_processes")
 """Sections that are lists: they tell nothing of the GPU's own health."""
@@ -27,7 +29,12 @@ _END: Final = "processes"
 
 def looks_like_query(text: str) -> bool:
     """Whether some lines have the shape of this output."""
-    return bool(_BANNER.search(text) or re.search(r"^\s{4,}\S[^:|]*\s:(?:\s|$)|^Attached GPUs\s+:", text, re.MULTILINE))
+    return any(_BANNER.match(line) or _ATTACHED.match(line) or _is_indented_value(line) for line in text.splitlines())
+
+
+def _is_indented_value(line: str) -> bool:
+    valued = _valued(line)
+    return valued is not None and valued[0] >= _INDENT and "|" not in line
 
 
 class _Reader:
@@ -39,10 +46,11 @@ class _Reader:
         self.left_out = False
         self._pci: str | None = None
         self._values: list[Value] = []
+        self._paths: set[str] = set()
         self._sections: list[tuple[int, str]] = []
 
     def read(self, line: str) -> None:
-        if not line.strip() or _BANNER.match(line):
+        if not line.strip() or _BANNER.match(line) or len(self.blocks) > MOST_GPUS:
             return
         if _LEFT_OUT.match(line):
             self.left_out = True
@@ -52,13 +60,11 @@ class _Reader:
             self.close()
             self._pci = header[1]
             return
-        valued = _LINE.match(line)
-        if valued:
-            self._value(valued)
-            return
-        section = _SECTION.match(line)
-        if section:
-            self._open(_depth(section["indent"]), key(section["name"]))
+        valued = _valued(line)
+        if valued is not None:
+            self._value(*valued)
+        elif _SECTION.match(line.strip()):
+            self._open(_depth(line), key(line))
         else:
             self.left_out = True
 
@@ -68,22 +74,22 @@ class _Reader:
             named = self._pci is not None
             index = sum(1 for block in self.blocks if block.pci) if named else None
             self.blocks.append(Block(pci=self._pci or "", index=index, values=tuple(self._values)))
-        self._pci, self._values, self._sections = None, [], []
+        self._pci, self._values, self._paths, self._sections = None, [], set(), []
 
-    def _value(self, found: re.Match[str]) -> None:
-        depth, name, text = _depth(found["indent"]), key(found["name"]), found["text"] or ""
+    def _value(self, depth: int, name: str, text: str) -> None:
         if name in _HEAD and not depth:
             self.head[name] = text
             return
         self._leave(depth)
         path = "/".join((*(section for _, section in self._sections), name))
-        if self._pci is None and any(value.path == path for value in self._values):
+        if self._pci is None and path in self._paths:
             # The same value again, without a header: the fragment has come to the next GPU.
             sections = self._sections
             self.close()
             self._sections = sections
         if not path.startswith(_SKIPPED) or path == _END or name == "process_id":
             self._values.append(Value(path=path, text=text))
+            self._paths.add(path)
         # A value may have parts below it, as `HW Slowdown` has.
         self._sections.append((depth, name))
 
@@ -147,5 +153,16 @@ def _shows(blocks: list[Block]) -> str:
     return f"only {', '.join(sorted({name.replace('_', ' ') for block in filtered for name in _sections(block)}))}"
 
 
-def _depth(indent: str) -> int:
-    return len(indent.expandtabs(4))
+def _valued(line: str) -> tuple[int, str, str] | None:
+    """Depth, name and text of a line `name : text`; None for a line of another shape.
+
+    Cut by hand, since hostile lines make patterns with blanks around a colon slow.
+    """
+    name, colon, text = line.partition(":")
+    if not colon or not name.strip() or (text and not text[0].isspace()):
+        return None
+    return _depth(line), key(name), text.strip()
+
+
+def _depth(line: str) -> int:
+    return len(line[: len(line) - len(line.lstrip())].expandtabs(_INDENT))

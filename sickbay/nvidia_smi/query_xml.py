@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 from xml.etree import ElementTree
 
-from sickbay.nvidia_smi.blocks import Block, Document, Value, key
+from sickbay.nvidia_smi.blocks import MOST_GPUS, Block, Document, Value, key
 
 _ROOT: Final = "nvidia_smi_log"
 _DOCTYPE: Final = re.compile(r"<!DOCTYPE[^<>\[\]]*>")
@@ -65,6 +65,8 @@ class _Walker:
     def take(self, event: str, element: ElementTree.Element) -> None:
         if event == "start":
             self._around.append(key(element.tag))
+            if len(self._blocks) >= MOST_GPUS:
+                raise ElementTree.ParseError("more GPUs than any machine has")
             if len(self._around) > _DEEPEST:
                 raise ElementTree.ParseError("elements within elements without an end")
             if self._around == [_ROOT, "gpu"]:

@@ -24,10 +24,16 @@ from sickbay.nvidia_smi.topology import judge_topology, looks_like_topology
 from sickbay.recorded.model import Recorded, RecordedContext
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PROMPT: Final = re.compile(
-    r"^\s*(?:```\w*\s*$|(?:[\w.@:~/\[\] -]*[$#>] +)?(?:sudo +)?nvidia-smi\b(?! has failed)(?!:).*$)"
-)
-"""What stands around a paste: the fences of a ticket, and the command itself."""
+_PROMPT: Final = re.compile(r"^(?:[\w.@:~/\[\] -]*[$#>] +)?(?:sudo +)?nvidia-smi\b(?! has failed)(?!:)")
+"""The line on which somebody typed the command."""
+_FENCE: Final = "```"
+"""What a ticket puts around a paste."""
+_LARGEST: Final = 4 << 20
+"""Characters of an output; that of 16 GPUs has a tenth of it."""
+_LONGEST: Final = 1000
+"""Characters of a line that has no commas; the widest matrix has half of it."""
+_LONGEST_ROW: Final = 20_000
+"""Characters of a row of csv; one of every value there is has nine thousand."""
 _FELL_OFF: Final = 15
 """Exit code of nvidia-smi for a GPU that is gone from the bus (its manual)."""
 _XML: Final = re.compile(r"<\?xml.*|<nvidia_smi_log.*", re.DOTALL)
@@ -35,6 +41,8 @@ _XML: Final = re.compile(r"<\?xml.*|<nvidia_smi_log.*", re.DOTALL)
 
 def judge_nvidia_smi(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     """What a recorded output of nvidia-smi says. Raises nothing."""
+    if len(recorded.text) > _LARGEST:
+        return unknown(f"it is larger than any output of nvidia-smi: {len(recorded.text)} characters")
     text = _without_surroundings(recorded.text)
     if not text.strip():
         return _ended(judge_no_output(context), recorded.exit_code)
@@ -58,6 +66,8 @@ def judge_nvidia_smi(recorded: Recorded, context: RecordedContext) -> CheckOutco
 
 def read_document(text: str) -> Document | None:
     """The output laid out by GPU, for whoever wants to know which GPUs a machine has; None for another form."""
+    if len(text) > _LARGEST:
+        return None
     text = _without_surroundings(text)
     if looks_like_xml(text):
         return read_query_xml(text)
@@ -86,7 +96,19 @@ def _judge_form(text: str, context: RecordedContext) -> CheckOutcome | None:
 
 def _without_surroundings(text: str) -> str:
     plain = _COLOUR.sub("", text.removeprefix("\ufeff"))
-    return "\n".join(line for line in plain.splitlines() if not _PROMPT.match(line))
+    if looks_like_xml(plain):
+        return plain
+    return "\n".join(_cut(line) for line in plain.splitlines() if not _is_around(line))
+
+
+def _is_around(line: str) -> bool:
+    start = line.strip()[:_LONGEST]
+    return start.startswith(_FENCE) or ("nvidia-smi" in start and _PROMPT.match(start) is not None)
+
+
+def _cut(line: str) -> str:
+    """The line without blanks at its end, and no longer than one of the tool's."""
+    return line.rstrip()[: _LONGEST_ROW if "," in line else _LONGEST]
 
 
 def _ended(outcome: CheckOutcome, exit_code: int | None) -> CheckOutcome:

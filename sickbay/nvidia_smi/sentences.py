@@ -18,8 +18,6 @@ _INFOROM: Final = re.compile(r"inforom is corrupted at gpu (?P<which>\S+)", re.I
 _LOST: Final = re.compile(r"\bGPU is lost\b|\bfallen off the bus\b", re.IGNORECASE)
 _RESET_REQUIRED: Final = re.compile(r"\bGPU requires reset\b", re.IGNORECASE)
 _NO_DEVICES: Final = re.compile(r"^\s*No devices (?:were )?found", re.IGNORECASE)
-_READING: Final = re.compile(r"^\s*(?:[|+<]|\S[^:]*\s{2,}:)")
-"""A line of a table, of XML, or of a name and its value."""
 _ROW: Final = re.compile(r",.*,|\[")
 """A row of csv, where the words of an error stand in the place of values."""
 
@@ -93,7 +91,7 @@ def read_sentences(lines: Iterable[str], expected_gpus: int | None) -> Said:
 
 
 def _fault(line: str, expected_gpus: int | None) -> Fault | None:
-    if _READING.match(line):
+    if _is_reading(line):
         return None
     handle = _HANDLE.search(line)
     if handle:
@@ -115,6 +113,11 @@ def _fault(line: str, expected_gpus: int | None) -> Fault | None:
     return None
 
 
+def _is_reading(line: str) -> bool:
+    """Whether it is a line of a table, of XML, or of a name and its value."""
+    return line.lstrip().startswith(("|", "+", "<")) or line.partition(":")[0].endswith("  ")
+
+
 def _of_gpu(code: str, which: str, evidence: str) -> Fault:
     component = Component(kind=ComponentKind.GPU, id=cells.address(which) or "unknown")
     return fault_of(code, component, evidence=(evidence.strip(),))
@@ -123,7 +126,7 @@ def _of_gpu(code: str, which: str, evidence: str) -> Fault:
 def _meaning(line: str) -> str | None:
     if _NO_DEVICES.match(line):
         return "no GPU was seen: whether there should be one is not in this output"
-    if _READING.match(line):
+    if _is_reading(line):
         return None
     for pattern, meaning in _NOTHING_READ:
         found = pattern.search(line)

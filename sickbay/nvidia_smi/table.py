@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from sickbay.nvidia_smi import cells
-from sickbay.nvidia_smi.blocks import Block, Document, Value
+from sickbay.nvidia_smi.blocks import MOST_GPUS, Block, Document, Value
 
 _BORDER: Final = re.compile(r"^\s*(?:\+[-=+]+\+|\|[-=+]+\|)\s*$")
 _HEAD: Final = re.compile(r"NVIDIA-SMI \S+.*Driver Version:\s*(\S+)")
@@ -65,7 +65,8 @@ def _rows(text: str) -> list[list[list[str]]]:
         elif line.lstrip().startswith("|"):
             open_row.append(line.strip().strip("|").split("|"))
     rows.append(open_row)
-    return [row for row in rows if row and len(row[0]) == _COLUMNS and row[0][0].split()[:1] != ["GPU"]]
+    of_gpus = [row for row in rows if row and len(row[0]) == _COLUMNS and row[0][0].split()[:1] != ["GPU"]]
+    return of_gpus[:MOST_GPUS]
 
 
 def _block(row: list[list[str]]) -> Block | None:

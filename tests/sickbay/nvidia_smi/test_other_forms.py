@@ -272,6 +272,28 @@ def test_nothing_that_is_fed_raises_or_is_healthy(text: str) -> None:
     assert judge(text).result is not CheckResult.HEALTHY
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 500_000,
+        "    A" + " " * 500_000 + "b",
+        "," * 500_000,
+        "index, name\n" + "0, x\n" * 100_000,
+        "    A B : 1\n" * 50_000,
+        "| 0 " + "x " * 250_000,
+    ],
+    ids=["blanks", "wide", "commas", "rows", "values", "cells"],
+)
+def test_a_hostile_text_of_any_length_is_read_to_its_end(text: str) -> None:
+    assert judge(text).result is not CheckResult.HEALTHY
+
+
+def test_what_is_larger_than_any_output_is_not_read() -> None:
+    outcome = judge(query_text(2) + "\n" * (5 << 20))
+    assert outcome.result is CheckResult.UNKNOWN
+    assert "larger than any output" in outcome.why
+
+
 def test_an_address_is_told_alike_by_table_and_query() -> None:
     assert bus(0) in table(1)
     assert found(judge(table(1, {0: {"dram": "1"}}))) == found(judge(query_text(1, {0: {"dram": "1"}})))
