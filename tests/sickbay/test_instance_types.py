@@ -8,8 +8,9 @@ def test_types_that_are_not_in_the_table_are_not_guessed() -> None:
 
 
 def test_the_simulated_types_have_the_gpus_of_the_table() -> None:
+    """Beside those of EC2 the simulator has machines of nobody's, whose names begin with `own.`."""
     assert {name: limits.gpus for name in INSTANCE_TYPES if (limits := limits_of(name))} == {
-        name: kind.gpus for name, kind in INSTANCE_TYPES.items()
+        name: kind.gpus for name, kind in INSTANCE_TYPES.items() if not name.startswith("own.")
     }
 
 

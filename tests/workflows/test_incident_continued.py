@@ -111,7 +111,8 @@ async def test_a_wait_for_a_permit_keeps_its_deadline_and_its_place(short_runs: 
     async with incident_bench(short_runs, budget="silent") as bench:
         await bench.start()
         before = await bench.until(lambda view: view.waiting_for == "a permit")
-        after = await continued(bench)
+        await continued(bench)
+        after = await bench.until(lambda view: view.waiting_for == "a permit")
         assert lasting(after) == lasting(before)
         await bench.grant()
         await bench.until(Stage.SOAKING)
