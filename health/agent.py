@@ -17,7 +17,7 @@ from health.inventory import Machine, MachineWatch, look_at_machine
 from health.kernel_watch import KernelWatch
 from health.layers import checks as all_checks
 from health.schedule import DRIVER_LAYERS, FIRST_PASS_SECONDS, Schedule
-from health.settings import NodeSettings
+from health.settings import Listening, NodeSettings
 from health.state import AgentMemory, AgentState
 from health.stuck_children import StuckChildren
 from sickbay.check_record import CheckRecord, CheckRun
@@ -75,7 +75,7 @@ class NodeAgent:
         look: Callable[[NodeSettings], Machine] = look_at_machine,
         events: EventSource | None = None,
     ) -> None:
-        """`events` are NVML's, where they are wanted; `checks`, `now` and `look` are given by tests.
+        """`events` are NVML's, for when they are wanted; `checks`, `now` and `look` are given by tests.
 
         Raises OSError if the boot id cannot be read.
         """
@@ -83,6 +83,7 @@ class NodeAgent:
         self._now = now
         self._machine = MachineWatch(settings, look)
         self._heard = None if events is None else HeardEvents(events)
+        self._hands_off = False
         self._memory = AgentMemory(settings.state_dir, settings.boot_id(), now)
         self._log = KernelWatch(settings, self._state, now)
         chosen = tuple(_checks(settings) if checks is None else checks)
@@ -124,13 +125,12 @@ class NodeAgent:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._watch_kernel_log(), name="kernel log")
                 await self._look_at_machine()
-                await self._listen()
                 loops.create_task(self.schedule.run(), name="checks")
                 loops.create_task(self._watch_machine(), name="machine")
                 await asyncio.sleep(FIRST_PASS_SECONDS)
                 self.changed.set()
         finally:
-            await self._stop_listening()
+            await self._listen(hands_off=True)
             await asyncio.to_thread(self._log.stop)
 
     def report(self) -> FaultsAnnotation:
@@ -187,11 +187,11 @@ class NodeAgent:
     async def driver_untouched(self) -> AsyncIterator[None]:
         """Keep the agent's own hands off the GPUs, which a reset needs."""
         async with self.schedule.gate.untouched():
-            await self._stop_listening()
+            await self._listen(hands_off=True)
             try:
                 yield
             finally:
-                await self._listen()
+                await self._listen(hands_off=False)
 
     async def note_reset(self, pcis: tuple[str, ...]) -> None:
         """These GPUs were reset just now: what was seen before counts no more, once a full pass is clean."""
@@ -215,20 +215,22 @@ class NodeAgent:
         await self._machine.look(again=again)
         self.schedule.host = self._machine.host
 
-    async def _listen(self) -> None:
-        if self._heard is not None and self.schedule.applies(NVML):
-            await asyncio.to_thread(self._heard.source.start)
-
-    async def _stop_listening(self) -> None:
-        """Whoever listens holds the GPUs open."""
-        if self._heard is not None:
-            await asyncio.to_thread(self._heard.source.stop)
+    async def _listen(self, *, hands_off: bool | None = None) -> None:
+        """Listen to NVML's events while they are wanted, and never with `hands_off`: it holds the GPUs open."""
+        if self._heard is None:
+            return
+        if hands_off is not None:
+            self._hands_off = hands_off
+        when = self._settings.nvml_events
+        wanted = when is Listening.ALWAYS or (when is Listening.WHEN_LOG_SILENT and self._log.silent)
+        await self._heard.listen(wanted and not self._hands_off and self.schedule.applies(NVML))
 
     async def _read_kernel_log(self, *, to_end: bool = False) -> None:
         was_missing = self._log.missing_since is not None
         happening = await self._log.read(to_end=to_end)
         if was_missing and self._log.missing_since is None:
             self.changed.set()
+        await self._listen()
         before = self._state.open_faults
         heard = () if self._heard is None else self._heard.take()
         open_faults = with_heard(with_happening(before, happening), heard, happening.sequence, self._now())

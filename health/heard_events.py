@@ -4,6 +4,7 @@ Used by the agent. The events' source counts on for ever; here is what was alrea
 has cured does not come back for having been heard before it.
 """
 
+import asyncio
 from datetime import timedelta
 from typing import Protocol
 
@@ -30,11 +31,20 @@ class HeardEvents:
     """The events since the last look."""
 
     def __init__(self, source: EventSource) -> None:
-        self.source = source
+        self._source = source
         self._counts: dict[tuple[str, str, str, str], int] = {}
+        self._listens = False
+        self._turning = asyncio.Lock()
+
+    async def listen(self, wanted: bool) -> None:
+        """Listen from now on, or let go of the GPUs; nothing happens if it is so already."""
+        async with self._turning:
+            if wanted is not self._listens:
+                await asyncio.to_thread(self._source.start if wanted else self._source.stop)
+                self._listens = wanted
 
     def take(self) -> tuple[Fault, ...]:
         """Faults that are new or were heard again. Never waits."""
-        heard = tuple(fault for fault in self.source.take() if fault.count > self._counts.get(fault.identity, 0))
+        heard = tuple(fault for fault in self._source.take() if fault.count > self._counts.get(fault.identity, 0))
         self._counts |= {fault.identity: fault.count for fault in heard}
         return heard

@@ -3,6 +3,7 @@
 Read once by `sickbay node`; the simulator gives the same names, so that simulated nodes run the same program.
 """
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,14 @@ from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sickbay.network.limits import limits_from
+
+
+class Listening(StrEnum):
+    """When NVML's events are listened to."""
+
+    WHEN_LOG_SILENT = "when-log-silent"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 class NodeSettings(BaseSettings):
@@ -98,10 +107,10 @@ class NodeSettings(BaseSettings):
     """Between two passes of NVML; each costs a process start."""
     nvml_seconds: float = Field(default=20, gt=0)
     """Until a pass of NVML counts as silent; eight busy GPUs without persistence mode need up to ten."""
-    nvml_events: bool = False
-    """Whether to listen to NVML's events too, by a child of 10 MB that holds the GPUs open: whoever resets GPUs or
-    replaces the driver by other means than ours must then stop the agent before. The kernel log tells the same Xids;
-    wanted where it cannot be read."""
+    nvml_events: Listening = Listening.WHEN_LOG_SILENT
+    """When to listen to NVML's events, by a child of 10 MB that holds the GPUs open: whoever resets GPUs or replaces
+    the driver by other means than ours must then stop the agent before. The kernel log tells the same Xids, so that
+    by default they are wanted only while it cannot be read; `always` and `never` are the other choices."""
     nvml_misses: int = Field(default=2, ge=1)
     """Bad passes in a row before silence, or a GPU that is missing, is a fault; one may be a driver reload."""
     starting_seconds: float = Field(default=600, ge=0)

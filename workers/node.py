@@ -48,8 +48,7 @@ async def run_node(settings: NodeSettings) -> int:
     Raises OSError if the boot id cannot be read, and `health.api_server.NoAccessError` if there is no way to the
     cluster: without them nothing that we find could be told.
     """
-    events = NvmlEvents(settings.boot_id(), settings.nvml_library) if settings.nvml_events else None
-    agent = NodeAgent(settings, events=events)
+    agent = NodeAgent(settings, events=NvmlEvents(settings.boot_id(), settings.nvml_library))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

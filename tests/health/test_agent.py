@@ -14,7 +14,7 @@ from health.check import Check
 from health.inventory import Machine
 from health.kernel_watch import SILENT_LOG_SECONDS
 from health.nvml_check import AskNvml, NvmlCheck
-from health.settings import NodeSettings
+from health.settings import Listening, NodeSettings
 from sickbay.catalogue import fault_of
 from sickbay.checks import ActiveDepth, CheckCost, HostFacts, healthy, judged, unknown
 from sickbay.faults import Component, ComponentKind, Fault, Rung
@@ -294,8 +294,8 @@ def xid(number: int, count: int = 1) -> Fault:
 
 
 async def test_an_xid_that_only_an_event_told_is_a_fault_once(node: Node) -> None:
-    async with node.agent() as agent:
-        assert node.events.listens
+    async with node.agent(nvml_events=Listening.ALWAYS) as agent:
+        await eventually(lambda: node.events.listens)
         node.events.heard = (xid(119),)
         await eventually(shows(agent, "xid-119"))
         node.log.write(XID_119)
@@ -317,10 +317,23 @@ async def test_an_event_from_before_a_reset_does_not_come_back_after_it(node: No
 
 
 async def test_nobody_of_ours_listens_during_a_reset(node: Node) -> None:
-    async with node.agent() as agent:
+    async with node.agent(nvml_events=Listening.ALWAYS) as agent:
+        await eventually(lambda: node.events.listens)
         async with agent.driver_untouched():
+            node.log.write(XID_119)
+            await eventually(shows(agent, "xid-119"))
             assert not node.events.listens
         assert node.events.listens
+
+
+async def test_events_are_listened_to_only_while_the_kernel_log_is_silent(node: Node) -> None:
+    async with node.agent() as agent:
+        await agent.probe()
+        assert not node.events.listens
+        node.log.path.unlink()
+        await agent.probe()
+        node.now += timedelta(minutes=1)
+        await eventually(lambda: node.events.listens)
 
 
 async def test_one_check_hangs_and_everything_else_goes_on(node: Node) -> None:
