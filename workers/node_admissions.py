@@ -30,7 +30,9 @@ from workers.incident_desk import IncidentDesk, TemporalSilentError
 from workers.watch_containment import WatchAnswer, WatchContainment
 
 AGAIN: Final = timedelta(seconds=30)
-"""Until a node is looked at again that waits for room in the batch, for the end of its incident, or for Temporal."""
+"""Until a node is looked at again that waits for the end of its incident."""
+REST: Final = timedelta(seconds=10)
+"""How long nobody asks again for room in a batch that was full, or a Temporal that was silent; then one node does."""
 SEEN_WITHIN: Final = timedelta(seconds=30)
 """How long visibility may take to show an admission that was started; until then it is counted from memory."""
 
@@ -83,7 +85,7 @@ class NodeAdmissions:
         try:
             return await self._begin(node, snapshot, policy, told)
         except TemporalSilentError:
-            self._rests_until = self._clock() + AGAIN
+            self._rests_until = self._clock() + REST
             raise
 
     def _rest(self) -> timedelta | None:
@@ -113,8 +115,8 @@ class NodeAdmissions:
                 return rest
             now = self._clock()
             if not admission.may_begin(policy.admission, len(await self._under_validation())):
-                self._rests_until = now + AGAIN
-                return AGAIN
+                self._rests_until = now + REST
+                return REST
             await self._desk.start(
                 AdmissionInput(
                     node=node,

@@ -33,6 +33,7 @@ def admitting(at_once: int = 5, cap: int = 5) -> OnePolicy:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks again soon, and forgets soon what visibility must have shown by then."""
     monkeypatch.setattr(node_admissions, "AGAIN", timedelta(milliseconds=100))
+    monkeypatch.setattr(node_admissions, "REST", timedelta(milliseconds=100))
     monkeypatch.setattr(node_admissions, "SEEN_WITHIN", timedelta(seconds=1))
 
 
@@ -91,7 +92,7 @@ async def test_nodes_that_wait_ask_nothing_while_there_is_nothing_to_be_had(
     ward: Ward, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     """Else hundreds of them would keep the handlers from a sick node, each for as long as Temporal takes."""
-    monkeypatch.setattr(node_admissions, "AGAIN", timedelta(hours=1))
+    monkeypatch.setattr(node_admissions, "REST", timedelta(hours=1))
     asked: list[str] = []
     known: list[bool] = []
 
