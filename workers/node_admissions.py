@@ -131,9 +131,12 @@ class NodeAdmissions:
         return None
 
     async def _under_validation(self) -> frozenset[str]:
-        now = self._clock()
-        self._started = {name: at for name, at in self._started.items() if now - at < SEEN_WITHIN}
-        return await self._desk.under_validation() | self._started.keys()
+        """All that take part in the batch: those listed, and those started that no list has shown yet."""
+        now, listed = self._clock(), await self._desk.under_validation()
+        self._started = {
+            name: at for name, at in self._started.items() if name not in listed and now - at < SEEN_WITHIN
+        }
+        return listed | self._started.keys()
 
 
 def _not_enabled(node: NodeRef) -> NodeEvent:
