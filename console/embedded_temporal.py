@@ -22,6 +22,8 @@ from console.processes import last_lines, own_environment, running
 from sickbay.model import Frozen
 
 START_SECONDS: Final = 60.0
+DATABASE: Final = "temporal.db"
+"""All that the server knows, in the folder that it is given."""
 _PRAGMAS: Final = ("--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL")
 _FINE_TIMERS: Final = ("--dynamic-config-value", 'history.timerProcessorMaxTimeShift="1ms"')
 
@@ -40,7 +42,7 @@ async def embedded_temporal(folder: Path) -> AsyncIterator[TemporalAddresses]:
     port, ui_port = free_ports(2)
     command = [
         *(program, "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--ui-port", str(ui_port)),
-        *("--db-filename", str(folder / "temporal.db"), "--log-level", "error", *_PRAGMAS, *_FINE_TIMERS),
+        *("--db-filename", str(folder / DATABASE), "--log-level", "error", *_PRAGMAS, *_FINE_TIMERS),
     ]
     log = folder / "temporal.log"
     async with running(command, log, own_environment()) as process:

@@ -17,7 +17,7 @@ from typing import Final
 import aiohttp
 from pydantic import ValidationError
 
-from console.embedded_temporal import TemporalAddresses, embedded_temporal, free_ports
+from console.embedded_temporal import DATABASE, TemporalAddresses, embedded_temporal, free_ports
 from console.errors import UserError
 from console.processes import last_lines, own_environment, running
 from sickbay.model import Frozen
@@ -86,12 +86,17 @@ class Stage(Frozen):
 
 
 def working_folder(chosen: Path | None, purpose: str) -> Path:
-    """The folder for logs and reports; a temporary one that stays, if none is chosen. Raises UserError."""
+    """The folder for logs and reports; a temporary one that stays, if none is chosen.
+
+    Raises UserError for one that cannot be made, or that holds an earlier run, whose incidents would pass for this one's.
+    """
     folder = chosen or Path(tempfile.mkdtemp(prefix=f"sickbay-{purpose}-"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--folder {folder}: {error.strerror}; name a folder that can be made") from error
+    if (folder / DATABASE).exists():
+        raise UserError(f"--folder {folder}: an earlier run is in it; name another, or delete it")
     return folder.resolve()
 
 

@@ -10,6 +10,7 @@ import pytest
 from console.controller import read_policy
 from console.demo_ends import ENDS, wrong_ends
 from console.demo_report import markdown
+from console.embedded_temporal import DATABASE
 from console.errors import UserError
 from console.processes import own_environment, program
 from console.stage import working_folder
@@ -112,3 +113,10 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"--folder .*name a folder"):
         working_folder(tmp_path / "file" / "below", "demo")
+
+
+def test_a_folder_of_an_earlier_run_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_text("incidents of yesterday")
+    with pytest.raises(UserError, match="an earlier run is in it; name another, or delete it"):
+        working_folder(tmp_path, "demo")
+    assert (tmp_path / DATABASE).read_text() == "incidents of yesterday"
