@@ -63,8 +63,9 @@ format: $(READY) ## put the code in the house's format
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(READY) ## measure the kernel-log scanner against grep on 1 GB
+bench: $(READY) ## measure the kernel-log scanner against grep on 1 GB, and the node agent at rest
 	$(BIN)/python benchmarks/kernel_log.py
+	$(BIN)/python benchmarks/footprint.py
 
 .PHONY: lock
 lock: $(READY) ## resolve the dependencies anew into the lock files

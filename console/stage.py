@@ -88,7 +88,7 @@ class Stage(Frozen):
 def working_folder(chosen: Path | None, purpose: str) -> Path:
     """The folder for logs and reports; a temporary one that stays, if none is chosen.
 
-    Raises UserError for one that cannot be made, or that holds an earlier run, whose incidents would pass for this one's.
+    Raises UserError for one that cannot be made, or that holds an earlier run, whose incidents would mix with ours.
     """
     folder = chosen or Path(tempfile.mkdtemp(prefix=f"sickbay-{purpose}-"))
     try:
