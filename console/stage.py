@@ -101,16 +101,23 @@ def working_folder(chosen: Path | None, purpose: str) -> Path:
 
 
 @asynccontextmanager
-async def staged(scenario: str, folder: Path, *, speed: float | None = None) -> AsyncIterator[Stage]:
-    """Temporal and a simulated cluster while the block runs; its faults wait for POST /play. Raises UserError."""
+async def staged(
+    scenario: str, folder: Path, *, speed: float | None = None, agent_settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Stage]:
+    """Temporal and a simulated cluster while the block runs; its faults wait for POST /play.
+
+    `agent_settings` are for the node agents, beside those of all stages. Raises UserError.
+    """
     async with AsyncExitStack() as stack:
         temporal = await stack.enter_async_context(embedded_temporal(folder))
         agent = shlex.join((*SICKBAY, "node"))
         command = [sys.executable, "-m", "simulator", scenario, "--agent", agent, "--folder", str(folder / "cluster")]
         command += ["--hold", "--with-parent", *(["--speed", str(speed)] if speed is not None else [])]
-        environment = {**own_environment(), **_AGENT_SETTINGS, "TEMPORAL_ADDRESS": temporal.server}
+        settings = {**_AGENT_SETTINGS, **(agent_settings or {}), "TEMPORAL_ADDRESS": temporal.server}
         log = folder / "simulator.log"
-        process = await stack.enter_async_context(running(command, log, environment, stdout=asyncio.subprocess.PIPE))
+        process = await stack.enter_async_context(
+            running(command, log, {**own_environment(), **settings}, stdout=asyncio.subprocess.PIPE)
+        )
         simulator = await _ready(process, log)
         yield Stage(folder=folder, temporal=temporal, simulator=simulator, controller_port=free_ports(1)[0])
 

@@ -159,14 +159,16 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(scenario: str, policy: str, folder: Path) -> AsyncIterator[Cluster]:
+async def cluster(
+    scenario: str, policy: str, folder: Path, agent_settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Cluster]:
     """A cluster of this scenario (YAML), run under this policy (YAML), once its nodes report."""
     scenario_file, policy_file = folder / "scenario.yaml", folder / "policy.yaml"
     scenario_file.write_text(scenario)
     policy_file.write_text(policy)
     patience = aiohttp.ClientTimeout(total=HTTP_SECONDS)
     async with (
-        staged(str(scenario_file), folder) as stage,
+        staged(str(scenario_file), folder, agent_settings=agent_settings) as stage,
         aiohttp.ClientSession(stage.simulator.kube, timeout=patience) as kube,
         aiohttp.ClientSession(stage.simulator.control, timeout=patience) as control,
     ):

@@ -1,7 +1,7 @@
 """Many stories on one stage, told at once: a stage costs ten seconds, and most of a story is waiting."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -65,13 +65,19 @@ class Stories:
 
 @asynccontextmanager
 async def telling(
-    scenario: str, policy: str, folder: Path, stories: Sequence[Story], *, protected: Sequence[str] = ()
+    scenario: str,
+    policy: str,
+    folder: Path,
+    stories: Sequence[Story],
+    *,
+    protected: Sequence[str] = (),
+    agent_settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Stories]:
     """Begin all stories at once on a stage of their own, on whose nodes others have their marks too.
 
     `protected` names nodes that others keep from Karpenter.
     """
-    async with cluster(scenario, policy, folder) as stage:
+    async with cluster(scenario, policy, folder, agent_settings) as stage:
         told = Stories(stage, stories, await plant_foreign_marks(stage, protected))
         try:
             yield told
