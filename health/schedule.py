@@ -93,7 +93,8 @@ class Schedule:
     async def pass_once(self, depth: ActiveDepth, burn_in: timedelta, expected_gpus: int | None) -> None:
         """Run every check that applies anew; the exclusive ones as far as `depth` says, one after the other.
 
-        One of those that could not judge when it last ran is asked again, briefly, whatever `depth` says.
+        One of those that could not judge when it last ran, or that holds a fault open, is asked again, briefly,
+        whatever `depth` says: nobody else might, and a repair would count as failed for what it has cured.
         """
         update = {"depth": depth, "burn_in": burn_in, "expected_gpus": expected_gpus}
         moment = self._moment.model_copy(update=update)
@@ -103,8 +104,7 @@ class Schedule:
         for runner in alone:
             if depth is not ActiveDepth.NONE:
                 await self._run(runner, moment)
-            elif self._records[runner.name].bad_runs:
-                # Its silence keeps the node from being called healthy, and nobody else might ask it again.
+            elif self._records[runner.name].bad_runs or self._records[runner.name].held:
                 await self._run(runner, moment.model_copy(update={"depth": ActiveDepth.QUICK}))
 
     async def run_check(self, name: str) -> None:

@@ -12,9 +12,20 @@ from health import schedule as schedule_module
 from health.check_run import CheckRunner
 from health.driver_gate import DriverGate
 from health.schedule import Schedule
+from sickbay.catalogue import fault_of
 from sickbay.check_record import CheckRecord
-from sickbay.checks import ActiveDepth, CheckCost, CheckLayer, CheckMoment, CheckOutcome, CheckResult, healthy, unknown
-from sickbay.faults import Rung
+from sickbay.checks import (
+    ActiveDepth,
+    CheckCost,
+    CheckLayer,
+    CheckMoment,
+    CheckOutcome,
+    CheckResult,
+    healthy,
+    judged,
+    unknown,
+)
+from sickbay.faults import Component, ComponentKind, Rung
 from tests.eventually import eventually
 
 from .stand_in_checks import AT_ONCE, Hanging, Told, about, asks_child
@@ -164,6 +175,22 @@ async def test_an_exclusive_check_that_could_not_judge_is_asked_again_by_every_p
     assert schedule.blind() == ()
     await schedule.pass_once(ActiveDepth.NONE, timedelta(minutes=1), None)
     assert len(check.moments) == 2
+
+
+async def test_an_exclusive_check_that_holds_a_fault_is_asked_again_by_every_pass_and_a_reset_ends_it() -> None:
+    """Else a fault that only it can see would outlive the reset that cured it, and the ladder would climb."""
+    gpu = Component(kind=ComponentKind.GPU, id="0000:61:00")
+    wrong = fault_of("gpu-wrong-result", gpu, boot_id="boot-1")
+    check = Told(about("active", cost=CheckCost.EXCLUSIVE, every=timedelta()), lambda moment: judged((wrong,)))
+    schedule = schedule_of(check)
+    await schedule.pass_once(ActiveDepth.BURN_IN, timedelta(minutes=1), None)
+    check.answer = lambda moment: healthy()
+    await schedule.pass_once(ActiveDepth.NONE, timedelta(minutes=1), None)
+    assert [fault.code for fault in schedule.faults()] == ["gpu-wrong-result"]
+    schedule.reset_proven(("0000:61:00",))
+    await schedule.pass_once(ActiveDepth.NONE, timedelta(minutes=1), None)
+    assert schedule.faults() == ()
+    assert [moment.depth for moment in check.moments[1:]] == [ActiveDepth.QUICK, ActiveDepth.QUICK]
 
 
 async def test_an_exclusive_check_runs_quickly_at_its_own_interval_and_not_at_the_start() -> None:
