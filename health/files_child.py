@@ -139,8 +139,18 @@ def process(folder: str) -> dict[str, Any] | None:
     number, _, name = head.partition(" (")
     told = {"pid": int(number), "name": name, "state": fields[0], "started": int(fields[19])}
     if fields[0] == "D":
-        told |= {"waits_in": glance(f"{folder}/wchan"), "stack": glance(f"{folder}/stack")}
+        told |= {
+            "waits_in": glance(f"{folder}/wchan"),
+            "stack": glance(f"{folder}/stack"),
+            "switches": switches(folder),
+        }
     return told
+
+
+def switches(folder: str) -> int | None:
+    """How often a process gave or lost its CPU; None if it does not tell."""
+    counts = [line.split()[-1] for line in glance(f"{folder}/status").splitlines() if "ctxt_switches:" in line]
+    return sum(map(int, counts)) if len(counts) == 2 and all(count.isdigit() for count in counts) else None
 
 
 def glance(path: str) -> str:

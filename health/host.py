@@ -80,7 +80,7 @@ def _processes(files: HostFiles) -> Check:
         looks_at="Processes that wait in the kernel and take no signal (state D), with the driver's in their stack or"
         " name; zombies.",
         source="gpud",
-        thresholds=("5 looks in a row over 4 minutes or more", f"{processes.ZOMBIES} zombies"),
+        thresholds=("5 looks in a row over 4 minutes or more, in which it never ran", f"{processes.ZOMBIES} zombies"),
     )
     wanted = processes.PROCESSES_WANTED
     return FileCheck(about=about, wanted=wanted, files=files, applicable=_everywhere, rule=processes.judge_processes)
@@ -105,7 +105,7 @@ def _disks(files: HostFiles) -> Check:
         looks_at="State of the NVMe controllers; file systems on disks that turned read-only; free space, which is"
         " only told.",
         source="node-problem-detector; the kernel's NVMe driver",
-        thresholds=("a controller that is not live at two looks in a row, or dead at one",),
+        thresholds=("a controller that is not live at two looks in a row",),
     )
     wanted = disks.DISKS_WANTED
     return FileCheck(about=about, wanted=wanted, files=files, applicable=_everywhere, rule=disks.judge_disks)

@@ -71,6 +71,8 @@ class Process(Frozen):
     """The kernel function it waits in; empty if that may not be seen."""
     stack: str = ""
     """Its kernel stack; empty if that may not be seen."""
+    switches: int | None = None
+    """How often it gave or lost its CPU; a process that goes on counts up. None if that may not be seen."""
 
 
 class ProcessCount(Frozen):

@@ -58,8 +58,8 @@ class PciFunction(Frozen):
 
     @property
     def is_gpu(self) -> bool:
-        """An NVIDIA GPU."""
-        return self.vendor == NVIDIA and self.class_code in _GPU_CLASSES
+        """An NVIDIA GPU; a share of one that its host lends to guests (SR-IOV) is none, and comes and goes."""
+        return self.vendor == NVIDIA and self.class_code in _GPU_CLASSES and not self.virtual
 
     @property
     def is_nvswitch(self) -> bool:

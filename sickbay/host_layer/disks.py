@@ -2,7 +2,9 @@
 
 Called by `health.host`. A file system is bad when its superblock turned read-only in this boot, or is read-only below
 the kubelet or the container runtime: a mount that is read-only by itself, as pods and immutable hosts have many, is
-none of it. Free space is told and not judged: the kubelet does that.
+none of it, and a volume of a pod may be given out read-only after it was written. A controller is lost when it is dead
+at two looks, since one whose volume is being detached is dead for a moment before it goes. Free space is told and not
+judged: the kubelet does that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,6 +20,9 @@ _MOUNTS: Final = "/proc/1/mountinfo"
 _NVME: Final = "/sys/class/nvme"
 _WRITTEN: Final = ("/var/lib/kubelet", "/var/lib/containerd")
 """Folders of every Kubernetes node that must be writable."""
+
+_OF_PODS: Final = ("/var/lib/kubelet/pods/", "/var/lib/kubelet/plugins/")
+"""Where the kubelet and CSI drivers mount volumes of pods."""
 
 DISKS_WANTED: Final = Wanted(files=(f"{_NVME}/*/state", _MOUNTS), spaces=(_WRITTEN[0],))
 
@@ -53,16 +58,18 @@ def judge_disks(readings: FileReadings, moment: CheckMoment) -> CheckOutcome:
     memory = remembered(DiskMemory, moment)
     if _MOUNTS not in readings.texts:
         return unknown(f"{readings.why(_MOUNTS)} (the agent needs hostPID)", moment.memory)
-    mounts = tuple(mounts_of(readings.texts[_MOUNTS]))
+    listed = tuple(mounts_of(readings.texts[_MOUNTS]))
+    mounts = tuple(mount for mount in listed if not mount.point.startswith(_OF_PODS))
     states = {path.split("/")[4]: text for path, text in readings.texts.items() if path.startswith(f"{_NVME}/")}
     not_live = {name: state for name, state in states.items() if state != _LIVE}
     kept = DiskMemory(
         written=memory.written | {mount.device for mount in mounts if not mount.read_only}, not_live=not_live
     )
     found = [*_controllers(not_live, memory, moment), *_read_only(mounts, memory, moment)]
-    outcome = judged(
-        found, "" if mounts else f"no file system on a disk is listed in {_MOUNTS}", kept.model_dump_json()
+    unjudged = _doubts(not_live, memory, moment) or (
+        "" if listed else f"no file system on a disk is listed in {_MOUNTS}"
     )
+    outcome = judged(found, unjudged, kept.model_dump_json())
     return outcome if outcome.why else outcome.model_copy(update={"why": _space(readings)})
 
 
@@ -78,12 +85,18 @@ def mounts_of(text: str) -> Iterator[Mount]:
 
 def _controllers(not_live: Mapping[str, str], memory: DiskMemory, moment: CheckMoment) -> Iterator[Fault]:
     for name, state in sorted(not_live.items()):
-        disk = Component(kind=ComponentKind.DISK, id=name)
-        if state in _LOST_STATES:
-            yield seen("nvme-lost", disk, moment, f"{_NVME}/{name}/state: {state}")
+        disk, path = Component(kind=ComponentKind.DISK, id=name), f"{_NVME}/{name}/state"
+        if state in _LOST_STATES and (name in memory.not_live or not moment.memory):
+            yield seen("nvme-lost", disk, moment, f"{path}: {state}")
         elif name in memory.not_live:
-            words = f"{_NVME}/{name}/state: {state}, and {memory.not_live[name]} at the look before"
+            words = f"{path}: {state}, and {memory.not_live[name]} at the look before"
             yield seen("nvme-not-live", disk, moment, words)
+
+
+def _doubts(not_live: Mapping[str, str], memory: DiskMemory, moment: CheckMoment) -> str:
+    """Controllers of which only a second look decides whether they are lost."""
+    dead = [name for name, state in not_live.items() if state in _LOST_STATES and name not in memory.not_live]
+    return f"{', '.join(sorted(dead))} dead; a second look decides" if dead and moment.memory else ""
 
 
 def _read_only(mounts: tuple[Mount, ...], memory: DiskMemory, moment: CheckMoment) -> Iterator[Fault]:

@@ -1,7 +1,9 @@
 """Processes that wait in the kernel without an end, inside the GPU driver above all, and zombies.
 
 Called by `health.host`. A process in state D takes no signal; one look proves nothing, since every disk access passes
-through it. The bound is gpud's: five looks in a row, a minute apart (facts: detection, 2 and 7).
+through it. The bound is gpud's: five looks in a row, a minute apart (facts: detection, 2 and 7). A job that moves much
+memory is in state D at most looks and goes on all the same: of it, as for the kernel's own watch, the count of its
+switches must stand still. The driver's own tools have nothing to do for minutes, and may poll while they hang.
 """
 
 import re
@@ -34,6 +36,8 @@ class Stuck(Frozen):
 
     since: datetime
     looks: int
+    switches: int | None = None
+    """How often it had given or lost its CPU."""
 
 
 class ProcessMemory(Frozen):
@@ -55,10 +59,9 @@ def judge_processes(readings: FileReadings, moment: CheckMoment) -> CheckOutcome
         if process.state != "D":
             continue
         key = f"{process.pid} {process.started}"
-        earlier = before.get(key, Stuck(since=moment.now, looks=0))
-        now[key] = earlier.model_copy(update={"looks": earlier.looks + 1})
-        if now[key].looks >= LOOKS and moment.now - earlier.since >= STUCK_FOR:
-            found.append(_hung(process, earlier.since, moment))
+        now[key] = stuck = _after(process, before.get(key), moment.now)
+        if stuck.looks >= LOOKS and moment.now - stuck.since >= STUCK_FOR:
+            found.append(_hung(process, stuck.since, moment))
     zombies = readings.process_count.zombies
     if zombies >= ZOMBIES:
         found.append(seen("zombie-processes", HOST, moment, f"{zombies} zombies, the limit is {ZOMBIES}"))
@@ -77,6 +80,19 @@ def in_driver(process: Process) -> bool:
         or _NVIDIA_STACK.search(process.stack)
         or _NVIDIA_FUNCTION.match(process.waits_in)
     )
+
+
+def _after(process: Process, earlier: Stuck | None, now: datetime) -> Stuck:
+    """A process in state D at one more look; one that went on meanwhile is counted anew."""
+    went_on = (
+        earlier is not None
+        and None not in (earlier.switches, process.switches)
+        and earlier.switches != process.switches
+        and not _NVIDIA_NAME.match(process.name)
+    )
+    if earlier is None or went_on:
+        return Stuck(since=now, looks=1, switches=process.switches)
+    return earlier.model_copy(update={"looks": earlier.looks + 1})
 
 
 def _hung(process: Process, since: datetime, moment: CheckMoment) -> Fault:

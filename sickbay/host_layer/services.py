@@ -2,7 +2,8 @@
 
 Called by `health.host`. Where NVSwitches join the GPUs, no new work can use them without the fabric manager, though the
 GPUs go on saying that their fabric is complete (detection 8.15). It may run as a unit of systemd or in a container: a
-process of its name proves it either way. The other two are judged only where their unit has failed.
+process of its name proves it either way, and it must be down at two looks in a row, since a restart is no fault. The
+other two are judged only where their unit has failed.
 """
 
 import re
@@ -13,7 +14,7 @@ from sickbay.checks import CheckMoment, CheckOutcome, HostFacts, judged, startin
 from sickbay.faults import Component, ComponentKind, Fault
 from sickbay.file_readings import FileReadings, Wanted
 from sickbay.host_layer.processes import PROCESSES_WANTED, sees_host
-from sickbay.host_layer.said import DRIVER, HOST, seen, young
+from sickbay.host_layer.said import DRIVER, HOST, remembered, seen, young
 from sickbay.instance_types import limits_of
 from sickbay.model import Frozen
 
@@ -27,6 +28,8 @@ SERVICES_WANTED: Final = PROCESSES_WANTED + Wanted(process_names=(_FABRIC_PROCES
 
 _SWITCHED_PRODUCT: Final = re.compile(r"\b(?:B200|B300)\b")
 """GPUs of NVLink 5 in boards of eight, whose switches are not seen on the PCI bus; a GB200 is another product."""
+_BOARD: Final = 8
+"""GPUs of such a board; a virtual machine that was given fewer has no switches to set up."""
 
 _NVSWITCH: Final = Component(kind=ComponentKind.NVSWITCH, id="unknown")
 _GOING: Final = ("active", "reloading")
@@ -46,6 +49,13 @@ class Unit(Frozen):
     def words(self) -> str:
         """For a person."""
         return f"{self.active} ({self.sub}), result {self.result or 'unknown'}"
+
+
+class ServiceMemory(Frozen):
+    """What the check remembers in one boot."""
+
+    down: bool = False
+    """Whether the fabric manager did not run at the last look."""
 
 
 class UnitReadings(Frozen):
@@ -74,23 +84,26 @@ def units_from(text: str) -> Mapping[str, Unit]:
 def needs_fabric_manager(host: HostFacts) -> bool:
     """Whether this host's GPUs are joined by NVSwitches that its own fabric manager must set up."""
     limits = limits_of(host.instance_type)
-    switched = bool(limits and limits.nvswitches) or bool(_SWITCHED_PRODUCT.search(host.gpu_product))
-    return bool(host.pci_nvswitches) or switched
+    if host.pci_nvswitches or (limits and limits.nvswitches):
+        return True
+    whole = not host.pci_known or len(host.pci_gpus) >= _BOARD
+    return whole and bool(_SWITCHED_PRODUCT.search(host.gpu_product))
 
 
 def judge_services(
     readings: FileReadings, systemd: UnitReadings, moment: CheckMoment, bound_seconds: float
 ) -> CheckOutcome:
     """Services that are needed and do not run; within `bound_seconds` of the boot they may still be coming."""
-    found, unjudged = [], ""
-    if needs_fabric_manager(moment.host):
-        down, unjudged = _fabric_manager(readings, systemd)
-        if down and young(moment, bound_seconds):
-            return starting(f"{FABRIC_MANAGER}: {down}")
-        if down:
-            found.append(seen("fabric-manager-down", _NVSWITCH, moment, f"{FABRIC_MANAGER}: {down}"))
-    found += _failed(systemd, moment)
-    return judged(found, unjudged)
+    down, unjudged = _fabric_manager(readings, systemd) if needs_fabric_manager(moment.host) else ("", "")
+    kept = ServiceMemory(down=bool(down)).model_dump_json()
+    if down and young(moment, bound_seconds):
+        return starting(f"{FABRIC_MANAGER}: {down}", kept)
+    found = _failed(systemd, moment)
+    if down and moment.memory and not remembered(ServiceMemory, moment).down:
+        unjudged = f"{FABRIC_MANAGER}: {down}; a second look decides"
+    elif down:
+        found.append(seen("fabric-manager-down", _NVSWITCH, moment, f"{FABRIC_MANAGER}: {down}"))
+    return judged(found, unjudged, kept)
 
 
 def _fabric_manager(readings: FileReadings, systemd: UnitReadings) -> tuple[str, str]:

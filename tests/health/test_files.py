@@ -136,11 +136,13 @@ def test_processes_are_counted_and_told_by_name_and_state(tmp_path: Path) -> Non
         folder.mkdir(parents=True)
         (folder / "stat").write_text(f"{pid} ({name}) {state} 0 {' '.join(['0'] * 17)} {pid}00 0\n")
         (folder / "wchan").write_text("rm_wait")
+        (folder / "status").write_text("Name:\todd\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n")
     (tmp_path / "proc/5").mkdir()
     readings = read_files(tmp_path, Wanted(processes=True, process_names=("kthreadd",)), SOON)
     told = {process.name: process for process in readings.processes}
     assert set(told) == {"odd ) name", "kthreadd"}
     assert (told["odd ) name"].waits_in, told["odd ) name"].started) == ("rm_wait", 200)
+    assert (told["odd ) name"].switches, told["kthreadd"].switches) == (42, None)
     assert readings.process_count is not None
     assert (readings.process_count.total, readings.process_count.zombies) == (4, 1)
 

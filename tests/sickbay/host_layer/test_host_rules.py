@@ -130,6 +130,19 @@ def test_another_process_of_the_same_number_or_a_pause_starts_anew() -> None:
     assert look_each_minute(*paused).result is CheckResult.HEALTHY
 
 
+def test_a_job_that_is_often_in_the_driver_and_goes_on_does_not_hang() -> None:
+    job = stuck(stack="[<0>] uvm_migrate+0x10/0x20 [nvidia_uvm]")
+    going_on = [running(job.model_copy(update={"switches": 100 + look})) for look in range(9)]
+    assert look_each_minute(*going_on).result is CheckResult.HEALTHY
+    still = [running(job.model_copy(update={"switches": 100}))] * 5
+    assert codes(look_each_minute(*going_on, *still)) == {("driver-hung", "nvidia")}
+
+
+def test_a_tool_of_the_driver_that_polls_for_minutes_hangs_all_the_same() -> None:
+    polling = [running(stuck("nvidia-smi").model_copy(update={"switches": 100 * look})) for look in range(5)]
+    assert codes(look_each_minute(*polling)) == {("driver-hung", "nvidia")}
+
+
 def test_a_container_s_own_processes_are_not_the_host_s() -> None:
     outcome = judge_processes(FileReadings(process_count=ProcessCount(total=3, zombies=0)), moment())
     assert outcome.result is CheckResult.UNKNOWN
@@ -179,6 +192,14 @@ ROOT = "259:1 / / rw shared:1 - xfs /dev/nvme0n1p1 rw,attr2"
 DATA = "259:9 / /data rw shared:1 - ext4 /dev/nvme1n1 {},errors=remount-ro"
 
 
+def test_a_pod_s_volume_that_is_given_out_read_only_after_it_was_written_is_no_fault_of_the_node() -> None:
+    volume = "259:7 / /var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount rw - ext4 /dev/nvme3n1 {}"
+    pod = "259:7 / /var/lib/kubelet/pods/1/volumes/x/mount rw - ext4 /dev/nvme3n1 {}"
+    memory = judge_disks(disks(ROOT, volume.format("rw"), pod.format("rw")), moment()).memory
+    later = judge_disks(disks(ROOT, volume.format("ro"), pod.format("ro")), moment(61, memory=memory))
+    assert later.result is CheckResult.HEALTHY
+
+
 def test_a_file_system_that_turned_read_only_is_a_fault_detection_8_19() -> None:
     first = judge_disks(disks(ROOT, DATA.format("rw")), moment())
     assert first.result is CheckResult.HEALTHY
@@ -204,8 +225,18 @@ def test_a_dead_controller_is_lost_and_a_resetting_one_gets_a_second_look() -> N
     assert codes(judge_disks(disks(ROOT, nvme0="live", nvme1="dead"), moment())) == {("nvme-lost", "nvme1")}
     first = judge_disks(disks(ROOT, nvme1="resetting"), moment())
     assert first.result is CheckResult.HEALTHY
+    assert codes(judge_disks(disks(ROOT, nvme1="dead"), moment(61, memory=first.memory))) == {("nvme-lost", "nvme1")}
     second = judge_disks(disks(ROOT, nvme1="connecting"), moment(61, memory=first.memory))
     assert codes(second) == {("nvme-not-live", "nvme1")}
+
+
+def test_a_controller_whose_volume_is_being_detached_is_dead_for_one_look_and_not_lost() -> None:
+    first = judge_disks(disks(ROOT, nvme1="live", nvme2="live"), moment())
+    detaching = judge_disks(disks(ROOT, nvme1="live", nvme2="dead"), moment(61, memory=first.memory))
+    assert (detaching.result, detaching.faults) == (CheckResult.UNKNOWN, ())
+    assert judge_disks(disks(ROOT, nvme1="live"), moment(62, memory=detaching.memory)).result is CheckResult.HEALTHY
+    still = judge_disks(disks(ROOT, nvme1="live", nvme2="dead"), moment(62, memory=detaching.memory))
+    assert codes(still) == {("nvme-lost", "nvme2")}
 
 
 def bus(*slots: int) -> FileReadings:
@@ -224,9 +255,28 @@ def test_gpus_missing_on_the_bus_are_counted_against_the_operator_s_word_or_the_
     assert judge_gpu_devices(bus(), moment(host=g6f)).result is CheckResult.HEALTHY
 
 
-def test_a_gpu_that_left_the_bus_in_this_boot_is_named() -> None:
+def test_a_gpu_that_left_the_bus_in_this_boot_is_named_at_the_second_look() -> None:
     first = judge_gpu_devices(bus(0x51, 0x52), moment())
-    assert codes(judge_gpu_devices(bus(0x51), moment(61, memory=first.memory))) == {("gpu-missing", "0000:52:00")}
+    second = judge_gpu_devices(bus(0x51), moment(61, memory=first.memory))
+    assert (second.result, second.faults) == (CheckResult.UNKNOWN, ())
+    assert codes(judge_gpu_devices(bus(0x51), moment(62, memory=second.memory))) == {("gpu-missing", "0000:52:00")}
+    back = judge_gpu_devices(bus(0x51, 0x52), moment(62, memory=second.memory))
+    assert back.result is CheckResult.HEALTHY
+    assert judge_gpu_devices(bus(0x51), moment(63, memory=back.memory)).faults == ()
+
+
+def test_shares_of_a_gpu_that_its_host_lends_to_guests_may_come_and_go() -> None:
+    whole = bus(0x51)
+    name = "0000:51:00.4"
+    start = "/sys/bus/pci/devices"
+    shared = FileReadings(
+        names={start: (*whole.names[start], name)},
+        texts={**whole.texts, f"{start}/{name}/uevent": "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2330"},
+        links={f"{start}/{name}/physfn": "../0000:51:00.0"},
+    )
+    first = judge_gpu_devices(shared, moment())
+    second = judge_gpu_devices(whole, moment(61, memory=first.memory))
+    assert (second.result, second.why) == (CheckResult.HEALTHY, "1 GPUs on the PCI bus")
 
 
 SWITCHED = HostFacts(pci_nvswitches=("0000:c0:00",), pci_known=True)
@@ -243,6 +293,18 @@ def test_a_dead_fabric_manager_is_a_fault_though_gpus_call_their_fabric_complete
         outcome = judge_services(running(), systemd, moment(host=SWITCHED), 600)
         assert codes(outcome) == {("fabric-manager-down", "unknown")}
         assert outcome.faults[0].rung is Rung.HUMAN
+
+
+def test_a_fabric_manager_that_is_being_restarted_is_no_fault() -> None:
+    def judged(active: str, minutes: float, memory: str) -> CheckOutcome:
+        now = moment(minutes, host=SWITCHED, memory=memory)
+        return judge_services(running(), unit("nvidia-fabricmanager", active), now, 600)
+
+    well = judged("active", 60, "")
+    restarted = judged("deactivating", 61, well.memory)
+    assert (restarted.result, restarted.faults) == (CheckResult.UNKNOWN, ())
+    assert codes(judged("activating", 62, restarted.memory)) == {("fabric-manager-down", "unknown")}
+    assert judged("active", 62, restarted.memory).result is CheckResult.HEALTHY
 
 
 def test_a_fabric_manager_runs_as_a_process_or_as_a_unit() -> None:
@@ -270,6 +332,9 @@ def test_only_hosts_with_switches_of_their_own_need_a_fabric_manager() -> None:
     assert needs_fabric_manager(HostFacts(instance_type="p6-b200.48xlarge"))
     assert needs_fabric_manager(HostFacts(gpu_product="NVIDIA B200"))
     assert not needs_fabric_manager(HostFacts(gpu_product="NVIDIA GB200"))
+    board = HostFacts(gpu_product="NVIDIA B200", pci_known=True, pci_gpus=tuple(f"0000:{n:02x}:00" for n in range(8)))
+    assert needs_fabric_manager(board)
+    assert not needs_fabric_manager(board.model_copy(update={"pci_gpus": board.pci_gpus[:1]}))
     assert not needs_fabric_manager(HostFacts(gpu_product="NVIDIA A100-PCIE-40GB"))
 
 
