@@ -124,6 +124,7 @@ class NodeAgent:
         try:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._watch_kernel_log(), name="kernel log")
+                loops.create_task(self._read_beginning(), name="beginning of the boot")
                 await self._look_at_machine()
                 loops.create_task(self.schedule.run(), name="checks")
                 loops.create_task(self._watch_machine(), name="machine")
@@ -204,6 +205,13 @@ class NodeAgent:
         while True:
             await self._read_kernel_log()
             await asyncio.sleep(self._settings.kernel_log_seconds)
+
+    async def _read_beginning(self) -> None:
+        """What the log showed before its first record that is left is not forgotten for having been overwritten."""
+        await self._log.begun.wait()
+        heard = await self._log.beginning()
+        open_faults = with_heard(self._state.open_faults, heard, self._log.sequence, self._now())
+        self._keep(self._state.model_copy(update={"open_faults": open_faults}), durable=bool(heard))
 
     async def _watch_machine(self) -> None:
         while True:

@@ -29,6 +29,8 @@ class KernelFaults:
         self._forgotten: dict[_Identity, int] = {}
         self._gap = fault_of("kernel-log-gap", Component(kind=ComponentKind.MONITOR, id="kernel-log"), boot_id=boot_id)
         self._lost = self._remembered.get(self._gap.identity, 0)
+        self.began: KernelRecord | None = None
+        """The first record of a log that nobody of ours has read before; None where there is a memory of it."""
 
     @property
     def sequence(self) -> int:
@@ -45,7 +47,9 @@ class KernelFaults:
                     self._scanner.feed(record.text)
                     continue
                 self._end_history()
-            if self._sequence >= 0:
+            if self._sequence < 0:
+                self.began = self.began or record
+            else:
                 self._lost += max(0, record.sequence - self._sequence - 1)
             self._sequence = record.sequence
             seen = self._scanner.feed(record.text) or seen

@@ -10,6 +10,7 @@ The rate is bounded: a flood waits in the kernel's ring, and what is overwritten
 """
 
 import errno
+import math
 import os
 import re
 import select
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-_HEADER: Final = re.compile(rb"(\d{1,10}),(\d{1,20}),\d{1,20},[^;\n]{0,64};")
+_HEADER: Final = re.compile(rb"(\d{1,10}),(\d{1,20}),(\d{1,20}),[^;\n]{0,64};")
 _RECORD_BYTES: Final = 16384
 """More than the kernel's longest record (CONSOLE_EXT_LOG_MAX, 8192)."""
 _CHUNK_BYTES: Final = 1 << 18
@@ -39,6 +40,12 @@ class KernelRecord:
 
     sequence: int
     text: bytes
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the boot; infinite for a record whose head was left out."""
+        head = _HEADER.match(self.text)
+        return float(head[3]) / 1e6 if head else math.inf
 
 
 @dataclass(frozen=True, slots=True)

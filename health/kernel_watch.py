@@ -5,10 +5,12 @@ still open is the rule of `sickbay.open_faults`.
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from health.boot_journal import earlier_lines
 from health.kernel_faults import KernelFaults
 from health.kernel_log import KernelLogReader, Taken
 from health.kernel_log_check import ABOUT_KERNEL_LOG
@@ -17,6 +19,7 @@ from health.state import AgentState
 from sickbay.catalogue import fault_of
 from sickbay.checks import CheckReport, judged
 from sickbay.faults import Component, ComponentKind, Fault
+from sickbay.kernel_log import scan
 from sickbay.node_conditions import CHECK_KERNEL_LOG, BlindCheck
 from sickbay.open_faults import Happening
 
@@ -36,6 +39,7 @@ class KernelWatch:
             settings.kmsg_path, settings.kernel_log_rate, trust_user_records=settings.trust_user_records
         )
         self._faults = KernelFaults(state.boot_id, state.sequence, (entry.fault for entry in state.open_faults))
+        self._journal = shlex.split(settings.journal_command)
         self._boot_id = state.boot_id
         self._now = now
         self._reading = asyncio.Lock()
@@ -43,6 +47,8 @@ class KernelWatch:
         """Since when the log cannot be read, or has not been; None while it can."""
         self.problem = "not read yet"
         """Why, in words."""
+        self.begun = asyncio.Event()
+        """Set once a record was read."""
 
     @property
     def sequence(self) -> int:
@@ -77,7 +83,29 @@ class KernelWatch:
             if not taken.records:
                 # The usual case, twice a second for ever: no thread for nothing.
                 return Happening(sequence=self.sequence, at=self._now())
-            return await asyncio.to_thread(self._faults.observe, taken.records, self._now())
+            happening = await asyncio.to_thread(self._faults.observe, taken.records, self._now())
+            self.begun.set()
+            return happening
+
+    async def beginning(self) -> tuple[Fault, ...]:
+        """What happened in this boot before the ring's first record, once that was read: nothing if none is missing.
+
+        By the journal; if it gives nothing, the gap is told. To be asked once; it may take as long as journalctl.
+        """
+        first = self._faults.began
+        if first is None or first.sequence == 0:
+            return ()
+        lines = await asyncio.to_thread(earlier_lines, self._journal, first.seconds)
+        if lines is not None:
+            return scan(lines, self._boot_id)
+        gap = fault_of(
+            "kernel-log-gap",
+            Component(kind=ComponentKind.MONITOR, id=CHECK_KERNEL_LOG),
+            seen=self._now(),
+            boot_id=self._boot_id,
+            evidence=("the first records of this boot were overwritten, and the journal does not give them",),
+        )
+        return (gap.model_copy(update={"count": first.sequence}),)
 
     def silence(self) -> Fault | None:
         """The fault of a log that is silent."""

@@ -55,6 +55,9 @@ class NodeSettings(BaseSettings):
     """Path of libnvidia-ml.so.1, where it is not on the loader's path."""
     reboot_command: str = "systemctl reboot"
     """Words of the command that asks the host to reboot; in a container e.g. `nsenter -t 1 -m -- systemctl reboot`."""
+    journal_command: str = "journalctl"
+    """Words of the command that prints the host's journal, for the beginning of a boot that the kernel's ring has
+    overwritten; empty to do without."""
     service_command: str = "systemctl"
     """Words of the command that stops and starts host services, as systemctl does it."""
     gpu_clients: str = "nvidia-persistenced nvidia-dcgm"

@@ -21,7 +21,7 @@ from sickbay.faults import Component, ComponentKind, Fault, Rung
 from sickbay.gpu_readings import GpuAnswer, NvmlAnswer
 from tests.eventually import eventually
 
-from .records import ACTION_RESET, XID_31, XID_119, KernelLogFile
+from .records import ACTION_RESET, XID_31, XID_79, XID_119, KernelLogFile
 from .stand_in_checks import AT_ONCE, Hanging, Told, about
 
 PCIS = ("0000:53:00", "0000:61:00")
@@ -291,6 +291,24 @@ async def test_a_disk_that_takes_no_state_does_not_stop_the_watch(node: Node) ->
 def xid(number: int, count: int = 1) -> Fault:
     component = Component(kind=ComponentKind.GPU, id=PCIS[1])
     return fault_of(f"xid-{number}", component, boot_id="boot-1").model_copy(update={"count": count})
+
+
+async def test_what_the_ring_lost_of_the_boot_s_beginning_comes_from_the_journal(node: Node, tmp_path: Path) -> None:
+    printed = tmp_path / "journal"
+    printed.write_text(f"[    0.000500] kernel: {XID_79}\n")
+    node.log.skip(1000)
+    node.log.write("what the ring still has")
+    async with node.agent(journal_command=f"/bin/sh -c 'cat {printed}'") as agent:
+        await eventually(shows(agent, "xid-79"))
+        assert codes(agent) == ["xid-79"]
+
+
+async def test_a_beginning_that_nobody_has_is_a_gap(node: Node) -> None:
+    node.log.skip(1000)
+    node.log.write("what the ring still has")
+    async with node.agent(journal_command="false") as agent:
+        await eventually(shows(agent, "kernel-log-gap"))
+        assert [fault.count for fault in agent.report().faults] == [1000]
 
 
 async def test_an_xid_that_only_an_event_told_is_a_fault_once(node: Node) -> None:
