@@ -27,9 +27,9 @@ ABOUT_KERNEL_LOG: Final = CheckAbout(
     layer=CheckLayer.KERNEL_LOG,
     judges=tuple(ComponentKind),
     cost=CheckCost.FREE,
-    looks_at="Every record of /dev/kmsg from the start of the boot, by the agent also the journal for what was overwritten"
-    " before it came: Xid and SXid errors of the GPU driver, lost GPUs, NVLink, PCIe, memory, disks, file systems, network"
-    " adapters, hung tasks.",
+    looks_at="Every record of /dev/kmsg from the start of the boot; by the agent also the journal, for what was"
+    " overwritten before it came. Xid and SXid errors of the GPU driver, lost GPUs, NVLink, PCIe, memory, disks, file"
+    " systems, network adapters, hung tasks.",
     source="NVIDIA's Xid catalogue and driver sources; gpud, gcm, NVSentinel, node-problem-detector",
     thresholds=(
         "silent: the log cannot be read for 30 s",
