@@ -29,7 +29,14 @@ from sickbay.checks import (
 from sickbay.dcgm.diag import judge_diag_output
 from sickbay.dcgm.exit_codes import ENGINE_ABSENT, words_of_exit
 from sickbay.dcgm.health import NOT_WATCHED, judge_health_output
-from sickbay.dcgm.live import HealthMemory, addresses, needs_addresses, seen_live, without_remembered
+from sickbay.dcgm.live import (
+    HealthMemory,
+    addresses,
+    needs_addresses,
+    seen_live,
+    without_absent_links,
+    without_remembered,
+)
 from sickbay.dcgm.reported import fault_of_exit
 from sickbay.faults import ComponentKind
 
@@ -192,7 +199,7 @@ def _judged(result: ChildResult, outcome: CheckOutcome | None, moment: CheckMome
     if result.exit_code is None:
         return unknown(f"dcgmi: {result.words}", moment.memory)
     if outcome is not None:
-        return outcome
+        return without_absent_links(outcome, (moment.host.gpu_product,))
     words = words_of_exit(result.exit_code) if result.exit_code else "it printed no report"
     return judged(fault_of_exit(result.exit_code), f"dcgmi: {words}", moment.memory)
 

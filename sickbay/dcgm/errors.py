@@ -1,6 +1,7 @@
 """What DCGM's error numbers and severities mean: the fault of each, or that nothing was measured.
 
-Called by the judgements of this layer. Numbers and severities are those of DCGM's own header (dcgm_errors.h; facts:
+Called by the judgements of this layer. What NVML tells too has the code that it has there, so that one trouble is one
+fault whoever tells it. Numbers and severities are those of DCGM's own header (dcgm_errors.h; facts:
 detection, 3b and 3c); where an output tells a text alone, the number is found by its words. A severity decides only for
 numbers of the header that are not in the table, and a number that is not in the header is told and condemns nothing.
 """
@@ -24,17 +25,23 @@ _NUMBERS: Final[dict[str, tuple[int, ...]]] = {
     "dcgm-advice": (5, 10, 11, 12, 16, 17, 34, 36, 38, 39, 40, 41, 42, 43, 50, 63, 75, 76, 102, 105, 110),
     "dcgm-triage": (51, 54, 56, 59, 62, 64, 65, 66, 73, 129),
     "dcgm-pcie": (3, 30, 31, 45, 46, 98, 104, 107, 113, 114),
-    "dcgm-isolate": (33, 35, 58, 86, 87, 111, 115, 116, 132),
-    "dcgm-hardware": (7, 8, 52, 79, 95, 118),
-    "dcgm-memory-error": (4, 6, 57, 81, 83, 84, 103, 106),
-    "dcgm-inforom": (9,),
+    "dcgm-isolate": (8, 33, 35, 58, 86, 87, 111, 115, 116),
+    "dcgm-hardware": (52, 79, 95),
+    "dcgm-memory-error": (57, 81, 103, 106),
+    "ecc-uncorrected": (4,),
+    "ecc-sram-threshold": (118,),
+    "inforom-corrupted": (9,),
+    "page-retirement-exhausted": (7,),
+    "page-retirement-pending": (6, 83),
+    "row-remap-exhausted": (132,),
     "row-remap-failed": (80,),
-    "row-remap-pending": (85,),
+    # DCGM says that rows were remapped only where one waits for a reset.
+    "row-remap-pending": (84, 85),
     "gpu-lost": (120,),
     "gpu-recovery-action": (125, 126, 127, 128),
     "dcgm-nvlink-errors": (13, 70, 71, 119, 121),
-    "dcgm-nvlink-down": (14, 88, 99),
-    "dcgm-fabric": (15, 100, 109, 112, 123),
+    "nvlink-down": (14, 99),
+    "dcgm-fabric": (15, 88, 100, 109, 112, 123),
     "fabric-manager-down": (108,),
     "dcgm-imex": (122,),
     "dcgm-xid": (XID,),

@@ -22,7 +22,7 @@ NOT_WATCHED: Final = re.compile(r"watches not enabled", re.IGNORECASE)
 _CODES_OF_FAILURE: Final = (
     ("nvlink", "dcgm-nvlink-errors"),
     ("nvswitch", "dcgm-fabric"),
-    ("inforom", "dcgm-inforom"),
+    ("inforom", "inforom-corrupted"),
     ("pcie", "dcgm-pcie"),
     ("thermal", "dcgm-advice"),
     ("power", "dcgm-advice"),

@@ -12,13 +12,15 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from sickbay.checks import CheckMoment, CheckOutcome, CheckResult, healthy
+from sickbay.checks import CheckMoment, CheckOutcome, CheckResult, healthy, judged
 from sickbay.dcgm.tables import read_table
-from sickbay.faults import Component, Fault
+from sickbay.faults import Component, Fault, Rung
+from sickbay.gpu_readings.products import Topology, product_of
 from sickbay.model import Frozen
 
 _INDEX: Final = "index "
 _REMEMBERED: Final = ("xid-", "dcgm-xid")
+_DOWN: Final = "nvlink-down"
 _ADDRESS: Final = re.compile(
     r"PCI Bus ID:\s*(?P<domain>[0-9a-f]{4,8}):(?P<slot>[0-9a-f]{2}:[0-9a-f]{2})\.", re.IGNORECASE
 )
@@ -62,6 +64,25 @@ def needs_addresses(outcome: CheckOutcome) -> bool:
 def seen_live(outcome: CheckOutcome, moment: CheckMoment, known: Mapping[str, str]) -> CheckOutcome:
     """The outcome with its time and boot, and with addresses where they are known."""
     return outcome.model_copy(update={"faults": tuple(_seen(fault, moment, known) for fault in outcome.faults)})
+
+
+def without_absent_links(outcome: CheckOutcome, products: Iterable[str]) -> CheckOutcome:
+    """The outcome without links that are down on GPUs of products that need not have them (NVSentinel#1481).
+
+    DCGM takes a card without a bridge for one with broken links. What a card's links were is known by NVML's check,
+    which remembers them. Of a product that is not known the word blocks new work, and ends none.
+    """
+    known = [product_of(name) for name in products]
+    down = tuple(fault for fault in outcome.faults if fault.code == _DOWN)
+    if not down or not known or any(product.joined for product in known):
+        return outcome
+    others = tuple(fault for fault in outcome.faults if fault.code != _DOWN)
+    if any(product.topology is Topology.UNKNOWN for product in known):
+        milder = tuple(fault.model_copy(update={"rung": Rung.BLOCK_NEW_WORK}) for fault in down)
+        return outcome.model_copy(update={"faults": (*others, *milder)})
+    if others or outcome.why:
+        return judged(others, outcome.why, outcome.memory)
+    return healthy("DCGM calls links down that these GPUs need not have", outcome.memory)
 
 
 def without_remembered(outcome: CheckOutcome, memory: HealthMemory) -> CheckOutcome:

@@ -103,7 +103,7 @@ def _unjudged_states(text: str, parts: tuple[_Part, ...], gpus: list[_Part], con
 
 def _faults_of_states(part: _Part) -> Iterator[Fault]:
     on_gpu = part.entity.kind is ComponentKind.GPU
-    for letter, word, code in ((_DOWN, "down", "dcgm-nvlink-down"), (_DISABLED, "disabled", "dcgm-nvlink-disabled")):
+    for letter, word, code in ((_DOWN, "down", "nvlink-down"), (_DISABLED, "disabled", "dcgm-nvlink-disabled")):
         links = part.links(letter)
         if links and (on_gpu or letter == _DOWN):
             # A switch may have ports that nothing is plugged to: one that is down is told, and condemns nothing.

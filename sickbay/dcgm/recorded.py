@@ -9,6 +9,7 @@ from sickbay.dcgm.diag import judge_diag_output
 from sickbay.dcgm.exit_codes import words_of_exit
 from sickbay.dcgm.exporter import judge_page
 from sickbay.dcgm.health import judge_health_output
+from sickbay.dcgm.live import without_absent_links
 from sickbay.dcgm.nvlinks import judge_nvlinks
 from sickbay.dcgm.reported import fault_of_exit
 from sickbay.recorded.model import Recorded, RecordedContext
@@ -23,7 +24,7 @@ def judge_health(recorded: Recorded, context: RecordedContext) -> CheckOutcome:
     """What a recorded `dcgmi health -c` or `dcgmi nvlink -e` or `-s` says. Raises nothing."""
     report = judge_health_output(recorded.text, recorded.exit_code)
     if report is not None:
-        return report
+        return without_absent_links(report, context.products)
     ended = f"dcgmi: {words_of_exit(recorded.exit_code)}" if recorded.exit_code else ""
     sick = fault_of_exit(recorded.exit_code)
     links = judge_nvlinks(recorded.text, context)

@@ -21,9 +21,7 @@ UNNAMED: Final = Component(kind=ComponentKind.GPU, id="unknown")
 _GPU: Final = re.compile(r"\bGPU\s*(\d{1,4})\b", re.IGNORECASE)
 _XID: Final = re.compile(r"\bxid\W{0,3}(\d{1,3})\b", re.IGNORECASE)
 _WEIGHT_IN_LINE: Final = range(144, 151)
-_FABRIC_CODES: Final = frozenset(
-    ("dcgm-nvlink-errors", "dcgm-nvlink-counts", "dcgm-nvlink-down", "dcgm-nvlink-disabled")
-)
+_FABRIC_CODES: Final = frozenset(("dcgm-nvlink-errors", "dcgm-nvlink-counts", "nvlink-down", "dcgm-nvlink-disabled"))
 
 
 def named_gpus(text: str) -> tuple[Entity, ...]:

@@ -95,7 +95,7 @@ async def test_links_that_are_down_show_as_such(machine: HostMachine) -> None:
     outcome = judge_nvlinks((await ask(machine, "nvlink -s")).text, RecordedContext())
     assert outcome is not None
     (fault,) = outcome.faults
-    assert (fault.code, fault.component.id) == ("dcgm-nvlink-down", "index 3")
+    assert (fault.code, fault.component.id) == ("nvlink-down", "index 3")
 
 
 async def test_without_a_driver_dcgm_says_so(machine: HostMachine) -> None:

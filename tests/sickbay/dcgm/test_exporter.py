@@ -65,9 +65,9 @@ def test_xids_within_the_exporters_window_count_as_such() -> None:
     ("family", "value", "code", "rung"),
     [
         (REMAP, "1", "row-remap-failed", Rung.REPLACE),
-        ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "512", "dcgm-isolate", Rung.HUMAN),
-        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "1", "dcgm-memory-error", Rung.RESET_GPU),
-        ("DCGM_FI_DEV_RETIRED_DBE", "63", "dcgm-hardware", Rung.REPLACE),
+        ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "512", "row-remap-exhausted", Rung.REPLACE),
+        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "1", "ecc-uncorrected", Rung.RESET_GPU),
+        ("DCGM_FI_DEV_RETIRED_DBE", "63", "page-retirement-exhausted", Rung.REPLACE),
         ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "7", "dcgm-nvlink-counts", Rung.NONE),
         ("DCGM_FI_DEV_FABRIC_MANAGER_STATUS", "4", "dcgm-fabric", Rung.HUMAN),
         ("DCGM_FI_DEV_GPU_RECOVERY_ACTION", "2", "gpu-recovery-action", Rung.REBOOT),

@@ -31,15 +31,15 @@ def test_a_report_without_incidents_is_well(report: str) -> None:
 @pytest.mark.parametrize(
     ("system", "state", "text", "code", "rung"),
     [
-        ("NVLINK system", "Failure", "GPU 3's NvLink link 2 is currently down", "dcgm-nvlink-down", Rung.RESET_GPU),
-        ("NVLINK system", "Failure", "", "dcgm-nvlink-errors", Rung.RESET_GPU),
+        ("NVLINK system", "Failure", "GPU 3's NvLink link 2 is currently down", "nvlink-down", Rung.RESET_GPU),
+        ("NVLINK system", "Failure", "", "dcgm-nvlink-errors", Rung.BLOCK_NEW_WORK),
         ("NVLINK system", "Warning", "Detected 4 nvlink_replay NvLink errors on GPU 3", "dcgm-advice", Rung.NONE),
         ("Memory system", "Failure", "Detected XID 64 for GPU 3", "xid-64", Rung.REPLACE),
         ("Memory system", "Warning", "Detected XID 31 for GPU 3", "xid-31", Rung.NONE),
         ("NVLINK system", "Failure", "Detected XID 145 for GPU 3", "dcgm-xid", Rung.NONE),
         ("Memory system", "Failure", "", "dcgm-triage", Rung.HUMAN),
         ("InfoROM system", "Warning", "A corrupt InfoROM has been detected in GPU 3", "dcgm-advice", Rung.NONE),
-        ("InfoROM system", "Failure", "A corrupt InfoROM has been detected in GPU 3", "dcgm-inforom", Rung.HUMAN),
+        ("InfoROM system", "Failure", "A corrupt InfoROM has been detected in GPU 3", "inforom-corrupted", Rung.HUMAN),
         ("Thermal system", "Failure", "", "dcgm-advice", Rung.NONE),
         ("Driver", "Failure", "GPU 3 has fallen off the bus", "gpu-lost", Rung.REBOOT),
     ],
@@ -75,7 +75,7 @@ def test_the_tables_of_older_versions_are_read_too() -> None:
         border(),
     )
     assert found(judge(ill)) == {
-        ("dcgm-memory-error", "index 4", Rung.RESET_GPU),
+        ("ecc-uncorrected", "index 4", Rung.RESET_GPU),
         ("dcgm-advice", "index 4", Rung.NONE),
     }
 
@@ -145,7 +145,7 @@ def test_links_that_are_up_or_not_there_are_well() -> None:
 def test_links_that_are_down_or_disabled_are_told_by_gpu() -> None:
     outcome = judge(states("UUDUUDUU", "UUUUUUUX"))
     assert found(outcome) == {
-        ("dcgm-nvlink-down", "index 0", Rung.RESET_GPU),
+        ("nvlink-down", "index 0", Rung.RESET_GPU),
         ("dcgm-nvlink-disabled", "index 1", Rung.HUMAN),
     }
     assert {fault.component.kind for fault in outcome.faults} == {ComponentKind.NVLINK}

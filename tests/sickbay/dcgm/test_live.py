@@ -2,9 +2,19 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from sickbay.checks import CheckMoment, CheckOutcome, CheckResult, judged
 from sickbay.dcgm.health import judge_health_output
-from sickbay.dcgm.live import HealthMemory, addresses, needs_addresses, seen_live, without_remembered
+from sickbay.dcgm.live import (
+    HealthMemory,
+    addresses,
+    needs_addresses,
+    seen_live,
+    without_absent_links,
+    without_remembered,
+)
+from sickbay.faults import Rung
 from tests.sickbay.dcgm.outputs import border, health_json, row
 
 BOOT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -33,12 +43,32 @@ def test_an_xid_that_dcgm_only_remembers_is_told_once() -> None:
     second = look(health_json("Failure", XID_95), first.memory)
     assert (second.result, second.faults) == (CheckResult.HEALTHY, ())
     assert "only remembers xid-95" in second.why
-    assert codes(look(health_json("Failure", XID_95 | LINK), second.memory)) == {"dcgm-nvlink-down"}
+    assert codes(look(health_json("Failure", XID_95 | LINK), second.memory)) == {"nvlink-down"}
 
 
 def test_what_dcgm_measures_anew_counts_at_every_look() -> None:
     first = look(health_json("Failure", LINK))
-    assert codes(look(health_json("Failure", LINK), first.memory)) == codes(first) == {"dcgm-nvlink-down"}
+    assert codes(look(health_json("Failure", LINK), first.memory)) == codes(first) == {"nvlink-down"}
+
+
+@pytest.mark.parametrize(
+    ("products", "rungs"),
+    [
+        (("NVIDIA A100-PCIE-40GB",), ()),
+        (("NVIDIA L40S",), ()),
+        (("NVIDIA A100-SXM4-80GB",), (Rung.RESET_GPU,)),
+        (("NVIDIA H100 80GB HBM3",), (Rung.RESET_GPU,)),
+        (("",), (Rung.BLOCK_NEW_WORK,)),
+        (("NVIDIA Z900",), (Rung.BLOCK_NEW_WORK,)),
+    ],
+)
+def test_links_that_a_product_need_not_have_end_no_work(products: tuple[str, ...], rungs: tuple[Rung, ...]) -> None:
+    """detection 8.16: DCGM calls the absent bridges of an A100 PCIe links that are down."""
+    outcome = without_absent_links(look(health_json("Failure", LINK)), products)
+    assert tuple(fault.rung for fault in outcome.faults) == rungs
+    assert outcome.result is (CheckResult.FAULTS if rungs else CheckResult.HEALTHY)
+    beside = without_absent_links(look(health_json("Failure", LINK | XID_95)), products)
+    assert "xid-95" in codes(beside)
 
 
 def test_an_xid_that_dcgm_has_forgotten_counts_when_it_comes_again() -> None:
