@@ -27,6 +27,7 @@ from sickbay.network.sysfs import (
     address_of,
     counters_of,
     devices_of,
+    lends_devices,
     ports_of,
     vendor_of,
 )
@@ -72,7 +73,7 @@ def judge_efa(
     used = tuple(device for device in devices if device not in excused)
     ports = tuple(port for port in ports_of(readings) if port.device in used)
     grown, counters = judge_counters(_counters_of(readings, used), limits, memory.counters, moment)
-    absent = _not_taken(readings, on_bus, devices, moment)
+    absent = [] if lends_devices(readings) and memory.most else _not_taken(readings, on_bus, devices, moment)
     names = frozenset(fault.component.id for fault in absent)
     kept = EfaMemory(most=max(memory.most, len(on_bus)), counters=counters, absent=names).model_dump_json()
     young = (moment.now - moment.boot_seen_at).total_seconds() < bound_seconds

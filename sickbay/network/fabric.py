@@ -60,20 +60,22 @@ class FabricJudgement(Frozen):
     unjudged: str = ""
 
 
-def compute_ports(
-    ports: Iterable[Port], excused: frozenset[str], seen_up: frozenset[str] = frozenset()
-) -> tuple[Port, ...]:
+def candidates_of(ports: Iterable[Port], excused: frozenset[str]) -> tuple[Port, ...]:
+    """The ports that may be of a compute fabric."""
+    return tuple(
+        port
+        for port in ports
+        if not port.virtual and not excused & {port.device, port.name, port.interface or port.name}
+    )
+
+
+def compute_ports(candidates: Sequence[Port], seen_up: frozenset[str] = frozenset()) -> tuple[Port, ...]:
     """The ports of the compute fabric.
 
     InfiniBand ports where there are any, since Ethernet ports beside them are management; else the ports of the adapter
     model that most ports have, the fastest of several, since a RoCE fabric has one model and management another. Where
     these are few or mostly down, they are a fabric only as far as they are up, or were: a server's spare port is none.
     """
-    candidates = [
-        port
-        for port in ports
-        if not port.virtual and not excused & {port.device, port.name, port.interface or port.name}
-    ]
     if any(port.link_layer is LinkLayer.INFINIBAND for port in candidates):
         return tuple(port for port in candidates if port.link_layer is not LinkLayer.ETHERNET)
     ethernet = [port for port in candidates if port.link_layer is LinkLayer.ETHERNET]
@@ -94,7 +96,8 @@ def judge_fabric(
 
     `moment` is of a live look, and `seen_up` names ports that were up earlier in this boot.
     """
-    fabric = compute_ports(ports, expected.excused, seen_up)
+    candidates = candidates_of(ports, expected.excused)
+    fabric = compute_ports(candidates, seen_up)
     told_of = {name for port in fabric for name in _UNCERTAIN if name not in port.missing}
     unread = [port for port in fabric if told_of & set(port.missing) or port.state is None or port.physical is None]
     read = [port for port in fabric if port not in unread]
@@ -102,7 +105,7 @@ def judge_fabric(
         *_down(read, moment),
         *_slow(read, expected.rate, moment),
         *_interfaces_down(read, moment),
-        *_missing(fabric, expected.ports, moment),
+        *_missing(fabric, candidates, expected.ports, moment),
     ]
     names = ", ".join(f"{port.name} ({', '.join(port.missing)})" for port in unread)
     # Two ports of one adapter with the same trouble are one fault of it.
@@ -211,8 +214,14 @@ def _interfaces_down(ports: Iterable[Port], moment: CheckMoment | None) -> list[
     return [port_fault("nic-interface-down", port, words.format(port.interface), moment) for port in down]
 
 
-def _missing(ports: Sequence[Port], wanted: int | None, moment: CheckMoment | None) -> list[Fault]:
+def _missing(
+    ports: Sequence[Port], candidates: Sequence[Port], wanted: int | None, moment: CheckMoment | None
+) -> list[Fault]:
+    """Too few compute ports: some are gone, or are there and have never been up, which no reboot cures."""
     if wanted is None or len(ports) >= wanted:
         return []
     words = f"{len(ports)} compute ports, and {wanted} are set for this fleet (SICKBAY_INFINIBAND_PORTS)"
-    return [nic_fault("nic-missing", "unknown", words, moment)]
+    if len(candidates) < wanted:
+        return [nic_fault("nic-missing", "unknown", words, moment)]
+    down = ", ".join(port.name for port in candidates if port not in ports)
+    return [nic_fault("nic-port-down", "unknown", f"{words}; not up: {down}", moment)]

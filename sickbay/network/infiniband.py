@@ -1,7 +1,10 @@
 """InfiniBand and RoCE adapters of a host: its compute fabric's ports, their rates, errors, drops and flaps.
 
-Called by `health.network`. Not for EC2, whose fabric is EFA: adapters of this family serve the NVSwitches there.
+Called by `health.network`. Not for EC2, whose fabric is EFA: adapters of this family serve the NVSwitches there. One
+is missed at the second look, since its driver may be loaded anew, and not where a pod may have it for itself.
 """
+
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -22,12 +25,15 @@ from sickbay.network.sysfs import (
     carrier_changes_of,
     counters_of,
     devices_of,
+    lends_devices,
     ports_of,
     vendor_of,
 )
 from sickbay.pci import MELLANOX
 
 INFINIBAND_WANTED = RDMA_WANTED + COUNTERS_WANTED
+
+_MISSING: Final = "nic-missing"
 
 
 class InfinibandMemory(Frozen):
@@ -38,7 +44,9 @@ class InfinibandMemory(Frozen):
     devices: frozenset[str] = frozenset()
     """RDMA devices that were there at any look, under their present names."""
     gone: frozenset[str] = frozenset()
-    """Those of them that were not there at the last look: a driver that is being loaded anew is no fault."""
+    """Those of them that were not there at the last look."""
+    short: bool = False
+    """Whether there were fewer than the fleet's nodes have at the last look."""
 
 
 def judge_infiniband(
@@ -55,7 +63,9 @@ def judge_infiniband(
         return unknown(f"the RDMA devices cannot be read: {readings.why('/sys/class/infiniband')}", moment.memory)
     mine = {device for device in devices if vendor_of(readings, device) in (MELLANOX, "")}
     young = (moment.now - moment.boot_seen_at).total_seconds() < bound_seconds
-    if not mine and moment.host.pci_infiniband and (memory.gone or not memory.links.seen_up):
+    lends = lends_devices(readings)
+    unloaded = (memory.gone and not lends) or not memory.links.seen_up
+    if not mine and moment.host.pci_infiniband and unloaded:
         return _without_devices(moment, young=young)
     ports = tuple(port for port in ports_of(readings) if port.device in mine)
     known, gone = _vanished(mine, memory.devices)
@@ -65,21 +75,23 @@ def judge_infiniband(
     before = memory.links.model_copy(update={"seen_up": seen_up})
     links, followed = _follow(judgement.ports, counters, before, moment)
     grown, tracks = judge_counters(counters, limits, memory.counters, moment)
-    kept = InfinibandMemory(counters=tracks, links=links, devices=known, gone=frozenset(gone)).model_dump_json()
+    too_few = tuple(fault for fault in judgement.faults if fault.code == _MISSING)
+    kept = InfinibandMemory(
+        counters=tracks, links=links, devices=known, gone=frozenset(gone), short=bool(too_few)
+    ).model_dump_json()
     if young and (waiting := _never_up(judgement, seen_up)):
         return starting(f"not up yet since the boot: {', '.join(waiting)}", kept)
-    dark = sorted(mine - {port.device for port in ports} - expected.excused)
     used = {name.partition("/")[0] for name in seen_up} - expected.excused
-    missed = [device for device in gone if device in used]
-    lost = [_lost(device, moment) for device in missed if device in memory.gone]
-    unsure = missed if len(missed) > len(lost) else []
-    unjudged = (
-        judgement.unjudged,
-        f"{', '.join(dark)} cannot be read" if dark else "",
-        f"{', '.join(unsure)} not there; a second look decides" if unsure else "",
-    )
-    found = merge_faults((), (*lost, *judgement.faults, *followed, *grown))
-    return judged(found, "; ".join(filter(None, unjudged)) or _nothing_looked_at(judgement, expected), kept)
+    missed = tuple(device for device in gone if device in used)
+    lost, doubts = _lost(missed, too_few, memory, moment)
+    if lends:
+        lost, doubts = (), _not_lent(too_few, len(judgement.ports) + len(missed), expected)
+    dark = sorted(mine - {port.device for port in ports} - expected.excused)
+    unread = f"{', '.join(dark)} cannot be read" if dark else ""
+    nothing = "" if lends and missed else _nothing_looked_at(judgement, expected)
+    unjudged = "; ".join(filter(None, (judgement.unjudged, unread, *doubts)))
+    others = (fault for fault in judgement.faults if fault not in too_few)
+    return judged(merge_faults((), (*lost, *others, *followed, *grown)), unjudged or nothing, kept)
 
 
 def _remembered(memory: str) -> InfinibandMemory:
@@ -141,8 +153,25 @@ def _vanished(devices: set[str], known: frozenset[str]) -> tuple[frozenset[str],
     return known | devices, tuple(sorted(gone))
 
 
-def _lost(device: str, moment: CheckMoment) -> Fault:
-    return nic_fault("nic-missing", device, f"{device} was up earlier in this boot, and is gone", moment)
+def _lost(
+    missed: tuple[str, ...], too_few: tuple[Fault, ...], memory: InfinibandMemory, moment: CheckMoment
+) -> tuple[tuple[Fault, ...], tuple[str, ...]]:
+    """Adapters and ports that are not there, and in words those of which only a second look decides."""
+    lost = tuple(device for device in missed if device in memory.gone)
+    faults = tuple(
+        nic_fault(_MISSING, device, f"{device} was up earlier in this boot, and is gone", moment) for device in lost
+    )
+    doubts = (f"{', '.join(missed)} not there; a second look decides",) if len(missed) > len(lost) else ()
+    if memory.short or not moment.memory:
+        return (*faults, *too_few), doubts
+    return faults, (*doubts, *(f"{line}; a second look decides" for fault in too_few for line in fault.evidence))
+
+
+def _not_lent(too_few: tuple[Fault, ...], accounted: int, expected: FabricExpectation) -> tuple[str, ...]:
+    """Too few ports that those which pods have for themselves do not explain; `accounted` counts them in."""
+    if accounted >= (expected.ports or 0):
+        return ()
+    return tuple(f"{line}; pods may have more for themselves" for fault in too_few for line in fault.evidence)
 
 
 def _never_up(judgement: FabricJudgement, seen_up: frozenset[str]) -> tuple[str, ...]:

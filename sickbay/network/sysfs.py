@@ -14,6 +14,8 @@ from sickbay.network.ports import Port, port_from
 RDMA_DEVICES: Final = "/sys/class/infiniband"
 VERBS: Final = "/sys/class/infiniband_verbs"
 _NET: Final = "/sys/class/net"
+_SHARED: Final = "/sys/module/ib_core/parameters/netns_mode"
+"""Whether RDMA devices are in all network namespaces at once, or each in one alone."""
 
 _PORT_FILES: Final = ("state", "phys_state", "rate", "link_layer")
 _DEVICE_FILES: Final = ("device/vendor", "device/device")
@@ -24,6 +26,7 @@ RDMA_WANTED: Final = Wanted(
         *(f"{RDMA_DEVICES}/*/{name}" for name in _DEVICE_FILES),
         f"{RDMA_DEVICES}/*/device/net/*/operstate",
         f"{VERBS}/uverbs*/ibdev",
+        _SHARED,
     ),
     listings=(RDMA_DEVICES,),
     links=(f"{RDMA_DEVICES}/*/device", f"{RDMA_DEVICES}/*/device/physfn"),
@@ -67,6 +70,11 @@ def devices_of(readings: FileReadings) -> tuple[str, ...] | None:
     if RDMA_DEVICES in readings.names:
         return readings.below(RDMA_DEVICES)
     return () if readings.absent(RDMA_DEVICES) else None
+
+
+def lends_devices(readings: FileReadings) -> bool:
+    """Whether a pod may have an RDMA device for itself, which its host then does not see (`rdma system`, exclusive)."""
+    return readings.texts.get(_SHARED) == "N"
 
 
 def vendor_of(readings: FileReadings, device: str) -> str:

@@ -34,6 +34,8 @@ class Adapters:
         self.counters: dict[str, str] = {}
         """Text by path below the device, e.g. `mlx5_0/ports/1/counters/symbol_error`."""
         self.on_bus = list(names)
+        self.shared = True
+        """Whether all network namespaces see the devices."""
         self.modules: tuple[str, ...] = ("efa", "ib_uverbs")
 
     def read(self) -> FileReadings:
@@ -46,6 +48,7 @@ class Adapters:
             links[f"{start}/{name}/device"] = f"../../../{address(name)}"
             texts[f"/sys/class/infiniband_verbs/uverbs{name[-1]}/ibdev"] = name
         texts |= {f"{start}/{path}": text for path, text in self.counters.items()}
+        texts["/sys/module/ib_core/parameters/netns_mode"] = "Y" if self.shared else "N"
         bus = "/sys/bus/pci/devices"
         for name in self.on_bus:
             texts[f"{bus}/{address(name)}/uevent"] = f"PCI_CLASS=20000\nPCI_ID={self.vendor}:EFA2"

@@ -47,6 +47,14 @@ def test_a_driver_that_is_loaded_anew_is_no_fault_until_a_second_look(adapters: 
     assert judge(adapters.read(), 62, second.memory).result is CheckResult.HEALTHY
 
 
+def test_a_device_that_a_pod_has_for_itself_is_no_fault(adapters: Adapters) -> None:
+    adapters.shared = False
+    memory = judge(adapters.read()).memory
+    adapters.names.pop()
+    second = judge(adapters.read(), 61, memory)
+    assert judge(adapters.read(), 62, second.memory).result is CheckResult.HEALTHY
+
+
 def test_devices_may_come_late_after_a_boot(adapters: Adapters) -> None:
     adapters.names.remove("efa_2")
     assert judge(adapters.read(), minutes=1).result is CheckResult.STARTING

@@ -1,6 +1,7 @@
 import pytest
 
 from sickbay.checks import CheckOutcome, CheckResult, HostFacts
+from sickbay.faults import Rung
 from sickbay.network.fabric import FabricExpectation
 from sickbay.network.infiniband import judge_infiniband
 from sickbay.network.limits import INFINIBAND_LIMITS
@@ -102,6 +103,39 @@ def test_an_adapter_that_was_up_and_is_gone_is_missed(adapters: Adapters) -> Non
     second = judge(adapters, 61, memory)
     assert (second.result, "a second look" in second.why) == (CheckResult.UNKNOWN, True)
     assert codes(judge(adapters, 62, second.memory)) == {("nic-missing", "mlx5_3")}
+
+
+def test_an_adapter_that_a_pod_has_for_itself_is_not_missed(adapters: Adapters) -> None:
+    adapters.shared = False
+    expected = FabricExpectation(ports=4)
+    memory = judge(adapters, expected=expected).memory
+    for minutes in (61, 62, 63):
+        adapters.names.pop()
+        outcome = judge(adapters, minutes, memory, expected)
+        assert (outcome.result, outcome.faults) == (CheckResult.HEALTHY, ())
+        memory = outcome.memory
+    fewer = Adapters("15b3", NAMES[:3], layer="InfiniBand", speed=HDR)
+    fewer.shared = False
+    assert (judge(fewer, expected=expected).result, judge(fewer).result) == (CheckResult.UNKNOWN, CheckResult.HEALTHY)
+
+
+def test_too_few_ports_are_missed_at_the_second_look(adapters: Adapters) -> None:
+    expected = FabricExpectation(ports=4)
+    memory = judge(adapters, expected=expected).memory
+    adapters.names[3:] = []
+    second = judge(adapters, 61, memory, expected)
+    assert (second.result, second.faults) == (CheckResult.UNKNOWN, ())
+    third = judge(adapters, 62, second.memory, expected)
+    assert ("nic-missing", "unknown") in codes(third)
+
+
+def test_ports_that_were_never_up_are_not_missing_and_ask_for_no_reboot() -> None:
+    rails = Adapters("15b3", tuple(f"mlx5_{index}" for index in range(8)), layer="Ethernet", speed="400 Gb/sec")
+    for index in range(5):
+        rails.port[f"mlx5_{index}"] = DOWN | {"link_layer": "Ethernet"}
+    (fault,) = judge(rails, expected=FabricExpectation(ports=8)).faults
+    assert (fault.code, fault.rung) == ("nic-port-down", Rung.BLOCK_NEW_WORK)
+    assert "mlx5_4/1" in fault.evidence[0]
 
 
 def test_a_driver_that_was_unloaded_has_lost_no_adapter(adapters: Adapters) -> None:
