@@ -4,7 +4,7 @@ Listed in `health.layers`; the agent also takes the GPUs' names and the proofs o
 answer means is in `sickbay.gpu_readings`; here are only order, memory, and the driver that is not there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -27,9 +27,11 @@ from sickbay.checks import (
 )
 from sickbay.faults import Component, ComponentKind, Fault
 from sickbay.gpu_readings import (
+    Doubt,
     Expectation,
     GpuHistory,
     NvmlAnswer,
+    certain,
     gpu_faults,
     remember,
     told_besides,
@@ -48,18 +50,19 @@ THRESHOLDS: Final = (
     "memory rows: a remapping pending or failed, or 512 for uncorrected errors",
     "memory pages before Ampere: 63 retired, or one pending",
     "clocks: held down by the hardware in 0.6 of the looks of 10 minutes",
-    "temperature: the GPU's own limits of slowing down",
+    "temperature: the GPU's own limits of slowing down, at as many looks in a row as SICKBAY_NVML_MISSES says; so too a"
+    " GPU or a driver that is missing, and NVLinks that are down",
     "NVLinks: down that were up in this boot, or while others of the GPU or of its board are up; 100 errors an hour are"
     " told",
-    "fabric: not registered 10 minutes after the boot, refused, or complained of by its health mask",
+    "fabric: not registered 10 minutes after the boot and for 5 minutes, refused, or complained of by its health mask",
     "PCIe: fewer lanes than most of the peers, or than earlier in this boot",
 )
 
 
 class _Memory(Frozen):
     history: GpuHistory = GpuHistory()
-    short: int = 0
-    """Passes in a row that missed a GPU."""
+    doubts: Mapping[str, Doubt] = {}
+    """What the last pass showed and did not prove."""
 
 
 class NvmlCheck:
@@ -103,13 +106,11 @@ class NvmlCheck:
         before = _memory(moment.memory)
         history = remember(before.history, answer, moment.now)
         expected = self._expectation(moment, history)
+        only = not moment.memory and moment.now - moment.boot_seen_at >= self.about.starting_for
         found = gpu_faults(answer, expected, history)
-        missing = [fault for fault in found if fault.code == "gpu-missing"]
-        memory = _Memory(history=history, short=before.short + 1 if missing else 0)
-        certain = memory.short >= self.about.misses
-        kept = found if certain else tuple(fault for fault in found if fault not in missing)
-        doubt = () if certain else tuple(line for fault in missing for line in fault.evidence)
-        return _outcome(answer, expected, kept, doubt, memory.model_dump_json(exclude_defaults=True))
+        told = certain(found, before.doubts, moment.now, self.about.misses, only=only)
+        memory = _Memory(history=history, doubts=told.doubts)
+        return _outcome(answer, expected, told.faults, told.unsure, memory.model_dump_json(exclude_defaults=True))
 
     def _expectation(self, moment: CheckMoment, history: GpuHistory) -> Expectation:
         return Expectation(
@@ -124,15 +125,18 @@ class NvmlCheck:
     def _without_driver(self, answer: NvmlAnswer, moment: CheckMoment) -> CheckOutcome:
         """The driver's installer needs minutes; on a machine whose GPUs nobody knows, nothing may be there to drive."""
         words = "no NVML library" if answer.failed == LIBRARY_NOT_FOUND else "the NVIDIA driver is not loaded"
+        before = _memory(moment.memory)
         if moment.now - moment.boot_seen_at < self.about.starting_for:
-            return starting(words, moment.memory)
-        if not moment.host.pci_gpus and not moment.expected_gpus and not _memory(moment.memory).history.known:
+            return starting(words, before.model_dump_json(exclude_defaults=True))
+        if not moment.host.pci_gpus and not moment.expected_gpus and not before.history.known:
             return unknown(f"{words}, and whether this machine has a GPU cannot be told", moment.memory)
         monitor = Component(kind=ComponentKind.MONITOR, id="nvml")
         fault = fault_of(
             "driver-not-loaded", monitor, seen=moment.now, boot_id=moment.boot_id, evidence=(f"NVML: {words}",)
         )
-        return judged([fault], memory=moment.memory)
+        told = certain((fault,), before.doubts, moment.now, self.about.misses, only=not moment.memory)
+        after = before.model_copy(update={"doubts": told.doubts}).model_dump_json(exclude_defaults=True)
+        return judged(told.faults, "; ".join(told.unsure), after)
 
 
 def _outcome(

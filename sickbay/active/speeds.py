@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from sickbay.active.answers import Rate
+from sickbay.gpu_readings.products import is_share
 from sickbay.model import Frozen
 
 
@@ -51,7 +52,9 @@ KINDS: Final = {
 
 
 def peaks_of(product: str) -> Peaks | None:
-    """The figures of a product, by NVML's or CUDA's name for it; None if it is not known."""
+    """The figures of a product, by NVML's or CUDA's name for it; None if it is not known, or a share of a GPU."""
+    if is_share(product):
+        return None
     return next((peaks for pattern, peaks in _PEAKS if re.search(pattern, product)), None)
 
 

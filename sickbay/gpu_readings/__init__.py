@@ -22,12 +22,14 @@ from sickbay.gpu_readings.judgement import (
     readings,
 )
 from sickbay.gpu_readings.products import Product, Topology, product_of
+from sickbay.gpu_readings.second_looks import Doubt, certain
 from sickbay.gpu_readings.unjudged import told_besides, under_way, unjudged, unknown_checks
 
 __all__ = [
     "RECOVERY_ACTIONS",
     "UNKNOWN_ACTION",
     "ClockReason",
+    "Doubt",
     "EccCounts",
     "Expectation",
     "FabricAnswer",
@@ -40,6 +42,7 @@ __all__ = [
     "RemapSpares",
     "RetiredPages",
     "Topology",
+    "certain",
     "clock_faults",
     "gpu_faults",
     "known_gpus",

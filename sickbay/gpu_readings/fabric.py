@@ -39,7 +39,7 @@ class Standing(StrEnum):
     """How one GPU stands with the fabric manager."""
 
     APART = "apart"
-    """It has none, or does not tell."""
+    """It has none, or tells nothing that is known here."""
     WAITING = "waiting"
     REGISTERED = "registered"
     REFUSED = "refused"
@@ -88,7 +88,7 @@ def standing(gpu: GpuAnswer, *, alone: bool) -> Standing:
     if fabric.state == _COMPLETED:
         nowhere = in_rack and _all_zero(fabric.cluster_uuid)
         return Standing.REFUSED if fabric.status or nowhere else Standing.REGISTERED
-    if alone or (fabric.state == _NOT_SUPPORTED and not in_rack):
+    if alone or fabric.state not in _STATES or (fabric.state == _NOT_SUPPORTED and not in_rack):
         return Standing.APART
     return Standing.WAITING
 
@@ -132,6 +132,15 @@ def _registered_faults(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation
 
 def _all_wait(waiting: tuple[GpuAnswer, ...]) -> str:
     return f"registrations of all {len(waiting)} GPUs with the fabric manager are {_state(waiting[0])}"
+
+
+def unknown_fabric_values(gpu: GpuAnswer) -> tuple[str, ...]:
+    """Numbers of a newer driver that say something of the fabric that nobody here knows, in words."""
+    state, summary = (gpu.fabric.state, gpu.fabric.health_summary) if gpu.fabric else (None, None)
+    return (
+        *([f"fabric state {state}"] if state is not None and state > _COMPLETED else []),
+        *([f"fabric health {summary}"] if summary is not None and _LIMITED < summary < _BLANK_FROM else []),
+    )
 
 
 def _state(gpu: GpuAnswer) -> str:

@@ -43,6 +43,8 @@ RECOVERY_ACTIONS: Final = {
 """NVML's recovery actions: the word, and the rung that carries it out."""
 
 UNKNOWN_ACTION: Final = "unknown"
+_NOT_SET: Final = 0xFF
+"""What the driver has before it has thought of an action (facts: detection, 1e)."""
 
 _NOTHING: Final = GpuHistory()
 
@@ -89,10 +91,18 @@ def passes_after_reset(answer: NvmlAnswer, pcis: tuple[str, ...], known: tuple[K
         and not gpu.retired_pages.pending
         and not uncorrected(gpu)
         and _action(gpu) in (None, 0)
+        and not unknown_action(gpu)
         and not set(gpu.errors) & {LOST, RESET_REQUIRED, *NO_ANSWER}
         and uuid_at.get(gpu.address, gpu.uuid) == gpu.uuid
     }
     return answer.whole and wanted <= well
+
+
+def unknown_action(gpu: GpuAnswer) -> str:
+    """The recovery action of a newer driver, in words, which may ask for anything; empty if it is known or not told."""
+    action = gpu.recovery_action
+    known = action is None or action in RECOVERY_ACTIONS or action == _NOT_SET
+    return "" if known else f"recovery action {action}"
 
 
 def _faults_of_one(gpu: GpuAnswer, answer: NvmlAnswer, expected: Expectation, history: GpuHistory) -> list[Fault]:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from sickbay.counter_tracks import growth
-from sickbay.faults import Fault
+from sickbay.faults import Fault, Rung
 from sickbay.gpu_readings.answer import GpuAnswer, NvmlAnswer
 from sickbay.gpu_readings.expectation import Expectation, host_fault, link_fault
 from sickbay.gpu_readings.history import GpuHistory, counters_of
@@ -40,10 +40,15 @@ def link_faults(answer: NvmlAnswer, expected: Expectation, history: GpuHistory) 
     """The faults of all NVLinks."""
     if all_down(answer, expected):
         waited = expected.since_boot is not None and expected.since_boot >= LINKS_STARTING
-        words = f"none of {len(answer.gpus)} GPUs has an NVLink that is up"
-        return (host_fault("nvlink-all-down", expected, words),) if waited else ()
-    found = [fault for gpu in _judged(answer) for fault in _down(gpu, answer, expected, history)]
-    return (*found, *(fault for gpu in answer.gpus for fault in _errors(gpu, expected, history)))
+        return (_all_down_fault(answer, expected),) if waited else ()
+    errors = tuple(fault for gpu in answer.gpus for fault in _errors(gpu, expected, history))
+    return errors if _in_training(expected) else (*_links_down(answer, expected, history), *errors)
+
+
+def training(answer: NvmlAnswer, expected: Expectation) -> bool:
+    """Whether links are down soon after the boot, which is a fault if they stay so."""
+    down = all_down(answer, expected) or bool(_links_down(answer, expected, GpuHistory()))
+    return _in_training(expected) and down
 
 
 def all_down(answer: NvmlAnswer, expected: Expectation) -> bool:
@@ -63,6 +68,21 @@ def switched(answer: NvmlAnswer, expected: Expectation) -> bool:
         return expected.switched
     fewest = min(product.links or 0 for product in products)
     return len(products) >= _FEWEST_SWITCHED and fewest >= _FIRST_SWITCHED_LINKS
+
+
+def _in_training(expected: Expectation) -> bool:
+    return expected.since_boot is not None and expected.since_boot < LINKS_STARTING
+
+
+def _all_down_fault(answer: NvmlAnswer, expected: Expectation) -> Fault:
+    """Where neither bus nor instance type show NVSwitches, they may be another machine's: then a person decides."""
+    words = f"none of {len(answer.gpus)} GPUs has an NVLink that is up"
+    fault = host_fault("nvlink-all-down", expected, words)
+    return fault if expected.switched else fault.model_copy(update={"rung": Rung.HUMAN})
+
+
+def _links_down(answer: NvmlAnswer, expected: Expectation, history: GpuHistory) -> tuple[Fault, ...]:
+    return tuple(fault for gpu in _judged(answer) for fault in _down(gpu, answer, expected, history))
 
 
 def _judged(answer: NvmlAnswer) -> list[GpuAnswer]:

@@ -32,11 +32,12 @@ def memory_faults(gpu: GpuAnswer, pci: str, expected: Expectation) -> Iterator[F
 def memory_is_told(gpu: GpuAnswer) -> bool:
     """Whether the GPU told of its memory what a GPU of its kind can tell, so that silence is not taken for health.
 
-    In MIG mode no GPU tells of its rows.
+    In MIG mode no GPU tells of its rows. Whether ECC is on is told by every product that has it.
     """
     product = product_of(gpu.name)
     rows = bool(gpu.mig_enabled) or (gpu.remap_pending is not None and gpu.remap_failed is not None)
-    return (rows or not product.remaps_rows) and (uncorrected(gpu) is not None or not gpu.ecc_enabled)
+    without_ecc = gpu.ecc_enabled is False or product.ecc is False or (gpu.ecc_enabled is None and not product.ecc)
+    return (rows or not product.remaps_rows) and (uncorrected(gpu) is not None or without_ecc)
 
 
 def uncorrected(gpu: GpuAnswer) -> int | None:

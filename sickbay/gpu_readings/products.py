@@ -33,6 +33,8 @@ class Product(Frozen):
     """NVLinks at most."""
     remaps_rows: bool | None = None
     """Whether bad memory is replaced by spare rows, as from Ampere on; before that, pages are retired."""
+    ecc: bool | None = None
+    """Whether it tells of errors of its memory."""
 
     @property
     def joined(self) -> bool:
@@ -41,20 +43,25 @@ class Product(Frozen):
 
 
 _UNKNOWN: Final = Product(topology=Topology.UNKNOWN)
-_AMPERE_CARD: Final = Product(topology=Topology.NONE, links=0, remaps_rows=True)
-_RETIRES_PAGES: Final = Product(topology=Topology.NONE, links=0, remaps_rows=False)
+_AMPERE_CARD: Final = Product(topology=Topology.NONE, links=0, remaps_rows=True, ecc=True)
+_RETIRES_PAGES: Final = Product(topology=Topology.NONE, links=0, remaps_rows=False, ecc=True)
+_SHARE: Final = Product(topology=Topology.NONE, links=0, remaps_rows=False, ecc=False)
+"""A virtual GPU: of memory and links its guest is told nothing, which the host judges."""
+
+_SHARE_NAME: Final = re.compile(r"-\d+[ABCQV]4?$")
+"""How NVIDIA names the profiles of virtual GPUs, e.g. `NVIDIA L4-3Q`, `GRID A100-1-5C`."""
 
 
 def _board(links: int) -> Product:
-    return Product(topology=Topology.BOARD, links=links, remaps_rows=True)
+    return Product(topology=Topology.BOARD, links=links, remaps_rows=True, ecc=True)
 
 
 def _rack(links: int) -> Product:
-    return Product(topology=Topology.RACK, links=links, remaps_rows=True)
+    return Product(topology=Topology.RACK, links=links, remaps_rows=True, ecc=True)
 
 
 def _bridged(links: int) -> Product:
-    return Product(topology=Topology.BRIDGE, links=links, remaps_rows=True)
+    return Product(topology=Topology.BRIDGE, links=links, remaps_rows=True, ecc=True)
 
 
 _PRODUCTS: Final[tuple[tuple[frozenset[str], Product], ...]] = tuple(
@@ -74,6 +81,7 @@ _PRODUCTS: Final[tuple[tuple[frozenset[str], Product], ...]] = tuple(
         ("h100 sxm5", _board(18)),
         ("a100 pcie", _bridged(12)),
         ("a100 sxm4", _board(12)),
+        ("a100 sxm", _board(12)),
         ("a800 sxm4", _board(8)),
         ("h800 pcie", _bridged(8)),
         ("h800", _board(8)),
@@ -84,7 +92,7 @@ _PRODUCTS: Final[tuple[tuple[frozenset[str], Product], ...]] = tuple(
         ("l4", _AMPERE_CARD),
         ("l40", _AMPERE_CARD),
         ("l40s", _AMPERE_CARD),
-        ("v100 sxm2", Product(topology=Topology.BOARD, links=6, remaps_rows=False)),
+        ("v100 sxm2", Product(topology=Topology.BOARD, links=6, remaps_rows=False, ecc=True)),
         ("v100 pcie", _RETIRES_PAGES),
         ("p100 pcie", _RETIRES_PAGES),
         ("t4", _RETIRES_PAGES),
@@ -96,5 +104,12 @@ _PRODUCTS: Final[tuple[tuple[frozenset[str], Product], ...]] = tuple(
 
 def product_of(name: str) -> Product:
     """The product of this name, as NVML gives it, e.g. `NVIDIA A100-SXM4-40GB`."""
+    if is_share(name):
+        return _SHARE
     words = frozenset(re.findall(r"[a-z0-9]+", name.lower()))
     return next((product for wanted, product in _PRODUCTS if wanted <= words), _UNKNOWN)
+
+
+def is_share(name: str) -> bool:
+    """Whether this is a virtual GPU, which may be a fraction of one that other machines use too."""
+    return _SHARE_NAME.search(name.strip()) is not None

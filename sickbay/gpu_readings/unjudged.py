@@ -8,8 +8,9 @@ from typing import Final
 
 from sickbay.gpu_readings.answer import GpuAnswer, NvmlAnswer
 from sickbay.gpu_readings.expectation import Expectation
-from sickbay.gpu_readings.fabric import FABRIC_STARTING, waiting_gpus
-from sickbay.gpu_readings.links import LINKS_STARTING, all_down
+from sickbay.gpu_readings.fabric import FABRIC_STARTING, unknown_fabric_values, waiting_gpus
+from sickbay.gpu_readings.judgement import unknown_action
+from sickbay.gpu_readings.links import LINKS_STARTING, training
 from sickbay.gpu_readings.memory import memory_is_told
 from sickbay.gpu_readings.surroundings import told_apart
 
@@ -34,7 +35,7 @@ def under_way(answer: NvmlAnswer, expected: Expectation) -> tuple[str, ...]:
         return ()
     waiting = waiting_gpus(answer)
     fabric = [f"{len(waiting)} GPUs wait for the fabric manager"] if waiting else []
-    links = ["no NVLink is up yet"] if all_down(answer, expected) else []
+    links = ["NVLinks are not up yet"] if training(answer, expected) else []
     return (*fabric, *links)
 
 
@@ -49,9 +50,12 @@ def told_besides(answer: NvmlAnswer) -> str:
 def _open_of_one(gpu: GpuAnswer) -> str:
     if not (gpu.uuid and gpu.address):
         return f"GPU {gpu.index} does not tell who it is"
+    if "name" in gpu.unanswered:
+        return f"GPU {gpu.address} does not tell what it is"
     if not memory_is_told(gpu):
         return f"GPU {gpu.address} does not tell how its memory is"
-    return ""
+    unknown = (*filter(None, (unknown_action(gpu),)), *unknown_fabric_values(gpu))
+    return f"GPU {gpu.address} tells what this version does not know: {', '.join(unknown)}" if unknown else ""
 
 
 def _counted(modes: list[str], gpus: int) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from health.nvml_check import NvmlCheck
 from health.settings import NodeSettings
 from sickbay.checks import CheckMoment, CheckOutcome, CheckResult, HostFacts
-from sickbay.gpu_readings import NvmlAnswer
+from sickbay.gpu_readings import EccCounts, FabricAnswer, GpuAnswer, LinkAnswer, NvmlAnswer
 from simulator.host import native
 from simulator.host.faults import Cure, HostFault, HostTrouble
 from simulator.host.gpu import GpuTrouble
@@ -248,8 +248,43 @@ def test_a_gpu_that_one_pass_misses_is_missing_only_when_the_next_does_too() -> 
     at = moment("p5.48xlarge").model_copy(update={"expected_gpus": 8})
     once = check.run(at)
     twice = check.run(at.model_copy(update={"memory": once.memory}))
-    assert (once.result, once.why) == (CheckResult.UNKNOWN, "NVML: 0 of 8 GPUs")
+    assert (once.result, once.why) == (CheckResult.UNKNOWN, "NVML: 0 of 8 GPUs; further looks decide")
     assert [fault.code for fault in twice.faults] == ["gpu-missing"]
+
+
+def test_a_driver_that_is_loaded_anew_in_the_midst_of_a_boot_is_no_fault() -> None:
+    """The modules go and come, the links train, the GPUs register: each of it looks like a broken machine."""
+    down = tuple(LinkAnswer(index=index, active=False) for index in range(18))
+    waiting = FabricAnswer(state=2)
+    gpus = [
+        GpuAnswer(index=index, uuid=f"GPU-{index}", pci=f"00000000:{index:02x}:00.0", name="NVIDIA H100 80GB HBM3")
+        for index in range(8)
+    ]
+    well = tuple(_well(gpu) for gpu in gpus)
+    training = tuple(gpu.model_copy(update={"links": down, "fabric": waiting}) for gpu in well)
+    one_link = (well[0].model_copy(update={"links": (down[0], *(well[0].links or ())[1:])}), *well[1:])
+    looks = [
+        (NvmlAnswer(count=8, gpus=well), CheckResult.HEALTHY),
+        (NvmlAnswer(failed=9), CheckResult.UNKNOWN),
+        (NvmlAnswer(count=8, gpus=training), CheckResult.UNKNOWN),
+        (NvmlAnswer(count=8, gpus=training), CheckResult.UNKNOWN),
+        (NvmlAnswer(count=8, gpus=one_link), CheckResult.UNKNOWN),
+        (NvmlAnswer(count=8, gpus=well), CheckResult.HEALTHY),
+    ]
+    memory = ""
+    for minute, (answer, result) in enumerate(looks):
+        outcome = check_of(lambda _deadline, _library, answer=answer: answer).run(  # type: ignore[misc]
+            moment("p5.48xlarge", memory, after=60 * minute)
+        )
+        assert (outcome.result, outcome.faults) == (result, ()), minute
+        memory = outcome.memory
+
+
+def _well(gpu: GpuAnswer) -> GpuAnswer:
+    links = tuple(LinkAnswer(index=index, active=True) for index in range(18))
+    registered = FabricAnswer(state=3, status=0, cluster_uuid="0" * 32)
+    memory = {"ecc_enabled": True, "ecc_volatile": EccCounts(uncorrected=0), "remap_pending": False}
+    return gpu.model_copy(update={"links": links, "fabric": registered, "remap_failed": False, **memory})
 
 
 def test_what_another_version_remembered_is_forgotten() -> None:

@@ -6,6 +6,7 @@ import pytest
 from sickbay.faults import Fault, FaultClass, Rung
 from sickbay.gpu_readings import (
     Expectation,
+    FabricAnswer,
     GpuAnswer,
     KnownGpu,
     NvmlAnswer,
@@ -13,6 +14,7 @@ from sickbay.gpu_readings import (
     known_gpus,
     passes_after_reset,
     readings,
+    unjudged,
     unknown_checks,
 )
 
@@ -78,6 +80,23 @@ def test_a_verdict_that_an_old_driver_cannot_give_is_unknown_and_no_fault(action
     told = answer(gpu(0, recovery_action=action, errors=(3,)), gpu(1), gpu(2))
     assert gpu_faults(told, EXPECTED) == ()
     assert readings(told)[0].recovery_action == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("reading", "words"),
+    [
+        ({"recovery_action": 8}, "recovery action 8"),
+        ({"fabric": FabricAnswer(state=4)}, "fabric state 4"),
+        ({"fabric": FabricAnswer(state=3, status=0, health_summary=4)}, "fabric health 4"),
+    ],
+)
+def test_numbers_of_a_newer_driver_are_neither_well_nor_a_fault(reading: dict[str, Any], words: str) -> None:
+    """It may ask for anything: nobody is reset for it, and nobody gets work."""
+    told = answer(gpu(0), gpu(1, **reading), gpu(2))
+    assert found(told) == []
+    assert unjudged(told) == (f"GPU {PCIS[1]} tells what this version does not know: {words}",)
+    assert passes_after_reset(told, (PCIS[1],), KNOWN) is ("recovery_action" not in reading)
+    assert unjudged(answer(gpu(0, recovery_action=255, fabric=FabricAnswer(state=0)))) == ()
 
 
 def test_row_remapping_that_waits_asks_for_a_reset_and_one_that_failed_for_a_replacement() -> None:

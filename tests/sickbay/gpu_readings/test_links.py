@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from sickbay.gpu_readings import Topology, product_of, under_way
+from sickbay.faults import Rung
+from sickbay.gpu_readings import Topology, gpu_faults, product_of, under_way
 from tests.sickbay.gpu_readings.answers import (
     A10G,
     A100,
@@ -43,6 +44,10 @@ ALL = tuple(range(18))
         ("NVIDIA L40S", Topology.NONE, True),
         ("Tesla T4", Topology.NONE, False),
         ("Tesla V100-SXM2-16GB", Topology.BOARD, False),
+        ("A100-SXM-80GB", Topology.BOARD, True),
+        ("NVIDIA L4-3Q", Topology.NONE, False),
+        ("NVIDIA A10-24Q", Topology.NONE, False),
+        ("GRID A100-1-5C", Topology.NONE, False),
         ("NVIDIA GeForce RTX 4090", Topology.UNKNOWN, None),
         ("", Topology.UNKNOWN, None),
     ],
@@ -89,8 +94,24 @@ def test_no_link_at_all_on_a_switched_board_is_one_fault_once_training_is_over()
     answer = machine(*(gpu(index, links=links(18, down=ALL)) for index in range(8)))
     soon = timedelta(minutes=9)
     assert told(answer, since_boot=soon) == []
-    assert under_way(answer, expected(soon)) == ("no NVLink is up yet",)
+    assert under_way(answer, expected(soon)) == ("NVLinks are not up yet",)
     assert told(answer) == [("nvlink-all-down", "host")]
+
+
+def test_where_nobody_sees_switches_a_board_without_links_is_a_person_s() -> None:
+    """A virtual machine may have eight GPUs of a board, and its host the switches."""
+    answer = machine(*(gpu(index, links=links(18, down=ALL)) for index in range(8)))
+    rungs = [gpu_faults(answer, expected(switched=switched))[0].rung for switched in (True, None)]
+    assert rungs == [Rung.REBOOT, Rung.HUMAN]
+    assert told(answer, switched=False) == []
+
+
+def test_links_that_train_one_after_the_other_after_a_boot_are_not_down() -> None:
+    answer = board(links=links(18, down=(4, 5)))
+    soon = timedelta(minutes=2)
+    assert told(answer, after(board(), answer), since_boot=soon) == []
+    assert under_way(answer, expected(soon)) == ("NVLinks are not up yet",)
+    assert told(answer) == [("nvlink-down", pci(2))]
 
 
 @pytest.mark.parametrize(

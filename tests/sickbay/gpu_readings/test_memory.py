@@ -106,3 +106,21 @@ def test_no_count_makes_the_rules_fail(
     answer = machine(gpu(0, name, ecc_volatile=counts, remapped_uncorrectable=rows))
     bad = any((total, dram, sram))
     assert (("ecc-uncorrected", pci(0)) in told(answer)) is bad
+
+
+@pytest.mark.parametrize(
+    ("name", "reading", "well"),
+    [
+        (H100, {"ecc_enabled": None, "ecc_volatile": EccCounts()}, False),
+        (V100, {"ecc_enabled": None, "ecc_volatile": EccCounts()}, False),
+        (H100, {"ecc_enabled": False, "ecc_volatile": EccCounts()}, True),
+        ("NVIDIA GB10", {"ecc_enabled": None, "ecc_volatile": EccCounts(), "remap_pending": None}, True),
+        ("NVIDIA L4-3Q", {"ecc_enabled": None, "ecc_volatile": EccCounts(), "remap_pending": None}, True),
+        ("NVIDIA L4", {"ecc_enabled": None, "ecc_volatile": EccCounts(), "remap_pending": None}, False),
+    ],
+)
+def test_a_product_that_tells_of_its_memory_must_and_a_share_of_it_cannot(
+    name: str, reading: dict[str, Any], well: bool
+) -> None:
+    """A guest with a virtual GPU is told nothing of its memory; detection 8.11: silence of a GPU is no health."""
+    assert (unjudged(machine(gpu(0, name, **reading))) == ()) is well
