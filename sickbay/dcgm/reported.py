@@ -1,7 +1,7 @@
 """Faults of what DCGM says: which code, which part, and what a person reads of it.
 
 Called by the judgements of this layer. An Xid that DCGM tells is judged as the kernel log's of the same number, except
-for NVLink's 144 to 150: whether those are fatal stands in the kernel's line alone (NVSentinel#1357).
+for NVLink's 74 and 144 to 150: whether those are fatal stands in the kernel's line alone (NVSentinel#1357).
 """
 
 import re
@@ -14,13 +14,13 @@ from sickbay.dcgm.errors import RECOVERY_ACTIONS, XID, code_of, error_number
 from sickbay.dcgm.exit_codes import FAULTS, words_of_exit
 from sickbay.faults import EVIDENCE_LINES_KEPT, Component, ComponentKind, Fault, FaultClass
 from sickbay.gpu_readings import RECOVERY_ACTIONS as NVML_ACTIONS
+from sickbay.gpu_readings.events import WEIGHT_IN_LINE
 
 UNNAMED: Final = Component(kind=ComponentKind.GPU, id="unknown")
 """Where DCGM does not say which GPU, or means all of them."""
 
 _GPU: Final = re.compile(r"\bGPU\s*(\d{1,4})\b", re.IGNORECASE)
 _XID: Final = re.compile(r"\bxid\W{0,3}(\d{1,3})\b", re.IGNORECASE)
-_WEIGHT_IN_LINE: Final = range(144, 151)
 _FABRIC_CODES: Final = frozenset(("dcgm-nvlink-errors", "dcgm-nvlink-counts", "nvlink-down", "dcgm-nvlink-disabled"))
 
 
@@ -31,7 +31,7 @@ def named_gpus(text: str) -> tuple[Entity, ...]:
 
 def xid_code(number: int) -> str:
     """The code of an Xid of which only DCGM tells."""
-    return "dcgm-xid" if number in _WEIGHT_IN_LINE or not lookup_xid(number).known else f"xid-{number}"
+    return "dcgm-xid" if number in WEIGHT_IN_LINE or not lookup_xid(number).known else f"xid-{number}"
 
 
 def xids_of(text: str) -> tuple[int, ...]:

@@ -66,10 +66,12 @@ def read_log(text: str) -> LogSays:
             ready, failed = True, ""
         elif _FAILED_START.search(line):
             failed = line.strip()
+    begun = max((number for number, line in enumerate(lines) if _STARTED.search(line)), default=0)
     switch_errors = tuple(_of_switches(lines))
     return LogSays(
         lines=len(own),
-        faults=(*switch_errors, *_own_faults(lines)),
+        # What ended an earlier start is over once a later one has set up the fabric.
+        faults=(*switch_errors, *_own_faults(lines[begun:] if ready else lines)),
         starts=starts,
         ready=ready,
         nothing_to_do=bool(_NOTHING_TO_DO.search(text)),

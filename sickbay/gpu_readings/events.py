@@ -18,11 +18,14 @@ XID_EVENT: Final = 0x8
 UNAVAILABLE_EVENT: Final = 0x4000
 RECOVERY_ACTION_EVENT: Final = 0x8000
 
+WEIGHT_IN_LINE: Final = frozenset((74, *range(144, 151)))
+"""Xids of NVLink, of which only the registers and words of the kernel's line tell whether they are grave."""
+
 _VERDICT: Final = 154
 _UNCONTAINED: Final = 95
 
 _MILDEST: Final[Mapping[int, Mapping[str, object]]] = {
-    **{xid: {"fault_class": FaultClass.WATCH, "rung": Rung.NONE} for xid in (74, *range(144, 151))},
+    **{xid: {"fault_class": FaultClass.WATCH, "rung": Rung.NONE} for xid in WEIGHT_IN_LINE},
     _UNCONTAINED: {"rung": Rung.STOP_WORKLOAD},
 }
 """What the mildest line of these Xids is worth (`sickbay.kernel_log.xid`)."""

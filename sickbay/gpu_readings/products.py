@@ -45,7 +45,7 @@ class Product(Frozen):
 _UNKNOWN: Final = Product(topology=Topology.UNKNOWN)
 _AMPERE_CARD: Final = Product(topology=Topology.NONE, links=0, remaps_rows=True, ecc=True)
 _RETIRES_PAGES: Final = Product(topology=Topology.NONE, links=0, remaps_rows=False, ecc=True)
-_SHARE: Final = Product(topology=Topology.NONE, links=0, remaps_rows=False, ecc=False)
+_SHARE: Final = Product(topology=Topology.NONE, links=0, ecc=False)
 """A virtual GPU: of memory and links its guest is told nothing, which the host judges."""
 
 _SHARE_NAME: Final = re.compile(r"-\d+[ABCQV]4?$")

@@ -134,6 +134,13 @@ def test_fewer_switches_than_the_board_has_are_a_fault() -> None:
     assert codes(judge(log(START, line))) == ["fabric-topology-mismatch"]
 
 
+def test_what_ended_an_earlier_start_is_over_once_a_later_one_is_ready() -> None:
+    line = "[ERROR] [tid 9] detected number of NVSwitches don't match with any supported system topology"
+    assert judge(log(START, line, START, READY)).result is CheckResult.HEALTHY
+    assert codes(judge(log(START, READY, START, line))) == ["fabric-topology-mismatch"]
+    assert codes(judge(log(START, line, START))) == ["fabric-topology-mismatch"]
+
+
 def test_a_unit_that_could_not_be_started_is_down() -> None:
     line = "systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'."
     assert codes(judge(line)) == ["fabric-manager-down"]
