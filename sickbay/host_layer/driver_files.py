@@ -48,17 +48,15 @@ def judge_driver_files(readings: FileReadings, moment: CheckMoment, bound_second
     loaded = _module_version(readings)
     if not loaded:
         return unknown(f"the version of the loaded kernel module cannot be told: {readings.why(_MODULE_VERSION)}")
-    found = []
     libraries = {path: version for path in _LIBRARIES if (version := _library_version(readings, path))}
     if libraries and loaded not in libraries.values():
         told = ", ".join(f"{path} is of version {version}" for path, version in libraries.items())
         evidence = f"the loaded kernel module is of version {loaded}, and {told}"
-        found.append(seen("driver-mismatch", DRIVER, moment, evidence, "cure: reload the driver, or reboot"))
-    if "nvidia_uvm" not in modules:
-        words = "the kernel module nvidia_uvm is not loaded; the first program that uses CUDA loads it"
-        found.append(seen("driver-module-idle", DRIVER, moment, words))
-    why = f"driver {loaded}" if libraries else f"driver {loaded}; no library of it was found to compare with"
-    return judged(found) if found else healthy(why)
+        return judged((seen("driver-mismatch", DRIVER, moment, evidence, "cure: reload the driver, or reboot"),))
+    compared = "" if libraries else "no library of it was found to compare with"
+    # A fresh machine on which nothing has used CUDA yet is well.
+    idle = "" if "nvidia_uvm" in modules else "nvidia_uvm is not loaded before the first program uses CUDA"
+    return healthy("; ".join(filter(None, (f"driver {loaded}", compared, idle))))
 
 
 def _module_version(readings: FileReadings) -> str:

@@ -23,7 +23,18 @@ def test_products_are_known_by_their_names(product: str, host: float) -> None:
     assert peaks.host == host
 
 
-@pytest.mark.parametrize("product", ["", "NVIDIA L40", "NVIDIA T400", "NVIDIA GeForce RTX 4090"])
+@pytest.mark.parametrize(
+    "product",
+    [
+        "",
+        "NVIDIA L40",
+        "NVIDIA T400",
+        "NVIDIA GeForce RTX 4090",
+        "NVIDIA L4-3Q",
+        "NVIDIA L40S-12C",
+        "NVIDIA GH200 480GB",
+    ],
+)
 def test_others_have_no_figures(product: str) -> None:
     assert peaks_of(product) is None
 
@@ -33,6 +44,9 @@ def test_only_boards_whose_gpus_are_all_joined_have_a_floor_between_them() -> No
     assert fast is not None
     assert slow is not None
     assert (fast.peer, slow.peer) == (300, None)
+    bridged = peaks_of("NVIDIA H200 NVL")
+    assert bridged is not None
+    assert (bridged.peer, bridged.all_reduce) == (None, None)
     assert too_slow(Rate(what="peer", gigabytes_per_second=1), "NVIDIA A100-PCIE-40GB", 0.25) == ""
 
 

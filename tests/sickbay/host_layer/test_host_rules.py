@@ -77,9 +77,9 @@ def test_a_module_may_come_late_and_must_come() -> None:
     assert codes(judge_driver_files(absent, moment(11), 600)) == {("driver-not-loaded", "nvidia")}
 
 
-def test_a_module_that_its_first_user_loads_disturbs_nobody() -> None:
-    (fault,) = judge_driver_files(driver("570.10.1", "570.10.1", ("nvidia",)), moment(), 600).faults
-    assert (fault.code, fault.rung) == ("driver-module-idle", Rung.NONE)
+def test_a_module_that_its_first_user_loads_is_told_and_no_fault() -> None:
+    outcome = judge_driver_files(driver("570.10.1", "570.10.1", ("nvidia",)), moment(), 600)
+    assert (outcome.result, "nvidia_uvm" in outcome.why) == (CheckResult.HEALTHY, True)
 
 
 KTHREADD = Process(pid=2, name="kthreadd", state="S", started=0)
