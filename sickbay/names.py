@@ -15,6 +15,8 @@ CONTROLLER_QUEUE: Final = "sickbay-controller"
 
 WORKFLOW_INCIDENT: Final = "NodeIncident"
 WORKFLOW_ADMISSION: Final = "NodeAdmission"
+WORKFLOW_JOB: Final = "TrainingJob"
+WORKFLOW_SUSPICIONS: Final = "NodeSuspicions"
 SIGNAL_REPORT_FAULTS: Final = "report_faults"
 SIGNAL_CLEAR_FAULTS: Final = "clear_faults"
 UPDATE_COMMAND: Final = "command"
@@ -42,6 +44,33 @@ ANNOTATION_HELD_BOOT: Final = f"{DOMAIN}/held-boot"
 TAINT_ADMISSION: Final = f"{DOMAIN}/admission"
 """Startup taint of pools whose nodes get no work until they are validated; removed by us alone."""
 TAINT_INCIDENT: Final = f"{DOMAIN}/incident"
+
+LABEL_JOB: Final = f"{DOMAIN}/training-job"
+"""On every object and pod of an attempt: the job's name."""
+LABEL_ATTEMPT: Final = f"{DOMAIN}/attempt"
+"""On the same: the attempt's number."""
+ANNOTATION_FENCE: Final = f"{DOMAIN}/job-fence"
+"""On an attempt's object: the first run id of the workflow that made it, which tells ours from a foreign one."""
+ANNOTATION_RANKS: Final = f"{DOMAIN}/ranks"
+"""On a node: the URL where its agent serves what the node's ranks tell (`sickbay.ranks.model.NodeRanks`)."""
+
+ENV_JOB: Final = "SICKBAY_JOB"
+"""`namespace/name`; these variables are set in every container of an attempt."""
+ENV_ATTEMPT: Final = "SICKBAY_ATTEMPT"
+ENV_NODES: Final = "SICKBAY_NODES"
+"""How many pods the attempt has."""
+ENV_ACCUMULATION: Final = "SICKBAY_ACCUMULATION"
+"""Micro-batches per step and rank that keep the global batch; absent where the job does not say how to keep it."""
+ENV_CHECKPOINT_URL: Final = "SICKBAY_CHECKPOINT_URL"
+"""Where this attempt writes its checkpoints."""
+ENV_RESUME_FROM: Final = "SICKBAY_RESUME_FROM"
+"""Path or URL of the checkpoint to resume from; empty for the beginning."""
+ENV_RESUME_STEP: Final = "SICKBAY_RESUME_STEP"
+ENV_RANK_DIR: Final = "SICKBAY_RANK_DIR"
+"""Folder of the rank reports, a host's folder mounted into the pod (`health/rank_reporter.py`)."""
+RANK_DIR: Final = "/run/sickbay/ranks"
+"""That folder, on the host and in the pod. Below it `<namespace>_<job>/<attempt>/rank-<n>.jsonl`, and beside those
+files `checkpoint-now` while a checkpoint is asked for."""
 
 CONDITION_GPU: Final = "SickbayGpuHealthy"
 CONDITION_FABRIC: Final = "SickbayFabricHealthy"
@@ -86,3 +115,13 @@ def budget_id(cluster: str) -> str:
 def admission_id(cluster: str, machine: str) -> str:
     """Workflow id of the admission of one machine; at most one is open at a time."""
     return f"admission-{cluster}-{machine}"
+
+
+def job_id(cluster: str, namespace: str, job: str) -> str:
+    """Workflow id of one training job; at most one of a name is open at a time."""
+    return f"job-{cluster}-{namespace}-{job}"
+
+
+def suspicions_id(cluster: str) -> str:
+    """Workflow id of what one cluster's jobs suspect of its nodes."""
+    return f"suspicions-{cluster}"

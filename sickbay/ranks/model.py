@@ -1,0 +1,167 @@
+"""What a rank tells of its steps, and what a node tells of its ranks: the contract of reporter, collector and judge.
+
+`health.rank_reporter` writes `StepReport` lines on the node, `health.rank_collector` reads them and serves a
+`NodeRanks` page, `activities.job_ranks` fetches those of a job, and the modules beside this one judge them.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from pydantic import AwareDatetime, Field
+
+from sickbay.model import Frozen
+
+
+class RankPlace(Frozen):
+    """Where a rank stands in the job's parallelism. Only ranks of one stage and role are compared with each other."""
+
+    rank: int = Field(ge=0)
+    role: str = "worker"
+    pipeline_stage: int = 0
+    expert_group: int = 0
+    tensor_group: int = 0
+    data_group: int = 0
+    gpu_uuid: str = ""
+
+
+class StepReport(Frozen):
+    """One step of one rank, one JSON line. Durations in milliseconds by the rank's own monotonic clock."""
+
+    job: str
+    """`namespace/name`."""
+    attempt: int = Field(ge=1)
+    place: RankPlace
+    step: int = Field(ge=0)
+    at: float
+    """Unix time at the step's end, by the host's clock."""
+    compute_ms: float = Field(default=0, ge=0)
+    """Until the first collective."""
+    collective_ms: float = Field(default=0, ge=0)
+    """Waiting in collectives."""
+    data_ms: float = Field(default=0, ge=0)
+    checkpoint_ms: float = Field(default=0, ge=0)
+    """What saving a checkpoint held the step up."""
+    restore_ms: float = Field(default=0, ge=0)
+    tokens: float = Field(default=0, ge=0)
+    """Work in the step (tokens or FLOPs): an uneven load is no slow GPU."""
+
+
+class RankWindow(Frozen):
+    """The steps of one rank in one window of a node's collector."""
+
+    job: str
+    attempt: int
+    place: RankPlace
+    node: str
+    first_step: int
+    last_step: int
+    first_at: AwareDatetime
+    """End of the first step that this attempt ever told, by the host's clock."""
+    last_at: AwareDatetime
+    steps: int
+    """Steps in this window."""
+    step_ms: float
+    """Median of the whole step."""
+    compute_ms: float
+    collective_ms: float
+    data_ms: float
+    checkpoint_ms_total: float
+    """Over the whole attempt so far."""
+    restore_ms_total: float = 0
+    tokens: float
+    """Median of the work in a step."""
+
+
+class NodeRanks(Frozen):
+    """The page a node agent serves: its ranks in the newest windows."""
+
+    node: str
+    boot_id: str
+    at: AwareDatetime
+    window: timedelta
+    windows: tuple[RankWindow, ...] = ()
+    """The newest window of each rank of each job whose file changed within the last hour."""
+    unreadable: tuple[str, ...] = ()
+    """Files that could not be read, each with its reason."""
+
+
+class SlowCause(StrEnum):
+    """Which part of the step makes a rank slow, where one explains most of it (facts: training, 5)."""
+
+    COMPUTE = "compute"
+    DATA = "data"
+    CHECKPOINT = "checkpoint"
+    UNKNOWN = "unknown"
+
+
+class SlowRank(Frozen):
+    """A rank that holds its peers up."""
+
+    rank: int
+    node: str
+    gpu_uuid: str = ""
+    cause: SlowCause
+    slowdown: float
+    """Step time of the job over what it would be without this rank, e.g. 1.3."""
+    since: AwareDatetime
+    evidence: tuple[str, ...] = ()
+
+
+class Hang(Frozen):
+    """The job stands still: no rank finished a step for longer than its own pace allows."""
+
+    since: AwareDatetime
+    """The end of the last step that anybody finished."""
+    last_step: int
+    limit: timedelta
+    behind: tuple[int, ...] = ()
+    """Ranks that did not finish the step that others did; no proof of guilt."""
+    evidence: tuple[str, ...] = ()
+
+
+class Pace(Frozen):
+    """The job's own pace, learned from its steps; carried from look to look."""
+
+    step: timedelta | None = None
+    """Median of a step; None before enough were seen."""
+    steps_seen: int = 0
+    longest: timedelta = timedelta(0)
+    """The longest pause between two steps that was not a hang (a checkpoint, an evaluation)."""
+    suspicions: tuple["Suspicion", ...] = ()
+
+
+class Suspicion(Frozen):
+    """A rank that was slow in some of the last windows."""
+
+    rank: int
+    node: str
+    windows: tuple[bool, ...] = ()
+    """Newest last: whether it was slow in each."""
+    since: AwareDatetime
+
+
+class RanksLook(Frozen):
+    """What the pages of a job's nodes say at one moment."""
+
+    observed_at: datetime
+    reporting: int = 0
+    """Ranks of which a page tells."""
+    silent: tuple[int, ...] = ()
+    """Ranks that take part and of which no page tells: unknown, not healthy."""
+    step: int | None = None
+    """The newest step that all reporting ranks have finished."""
+    step_at: AwareDatetime | None = None
+    """When the last of them finished it."""
+    first_step_at: AwareDatetime | None = None
+    checkpoint_stall: timedelta = timedelta(0)
+    """What saving has held the attempt up so far, at its slowest rank."""
+    restore: timedelta = timedelta(0)
+    slow: tuple[SlowRank, ...] = ()
+    """Persistently slow."""
+    all_slow: str = ""
+    """What slows all alike, in words: nobody to blame."""
+    hang: Hang | None = None
+    pace: Pace = Pace()
+
+
+Pace.model_rebuild()
