@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
-from sickbay.checkpoints.model import Checkpoint
+from sickbay.checkpoints.model import Checkpoint, CheckpointQuery
 from sickbay.model import Frozen
 from sickbay.ranks.model import Pace, RanksLook
 
@@ -133,6 +133,8 @@ class WatchRequest(Frozen):
     step: int | None = None
     step_wanted: int | None = None
     """Return as soon as this step is finished or durable, e.g. the target."""
+    checkpoints: CheckpointQuery | None = None
+    """Where to look for newer checkpoints meanwhile."""
     newest_step: int | None = None
     """The newest durable checkpoint that is known; a newer one returns (a progress to record)."""
     slow_known: tuple[int, ...] = ()

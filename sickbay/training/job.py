@@ -175,7 +175,7 @@ class JobCommandKind(StrEnum):
     RETRY = "retry"
     """For a held job: try again, with the budgets of its fingerprint anew."""
     FROM_STEP = "from_step"
-    """For a held job: resume from this step's checkpoint although it is older or tainted; 0 means from the beginning."""
+    """For a held job: resume from this step's checkpoint, although older or tainted; 0 means from the beginning."""
 
 
 class JobCommand(Frozen):
