@@ -13,15 +13,27 @@ from sickbay.model import Frozen
 
 
 class RankPlace(Frozen):
-    """Where a rank stands in the job's parallelism. Only ranks of one stage and role are compared with each other."""
+    """Where a rank stands in the job's parallelism. Only ranks of one role, stage and expert group are compared."""
 
     rank: int = Field(ge=0)
     role: str = "worker"
     pipeline_stage: int = 0
     expert_group: int = 0
+    """Which experts it holds: hot ones have more work."""
     tensor_group: int = 0
     data_group: int = 0
     gpu_uuid: str = ""
+
+
+class SoFar(Frozen):
+    """What a rank has counted since its attempt began, for a reader that has not seen every line."""
+
+    first_step: int = Field(ge=0)
+    first_at: float
+    longest_gap_ms: float = Field(default=0, ge=0)
+    """The longest pause between two steps."""
+    checkpoint_ms: float = Field(default=0, ge=0)
+    restore_ms: float = Field(default=0, ge=0)
 
 
 class StepReport(Frozen):
@@ -44,6 +56,7 @@ class StepReport(Frozen):
     restore_ms: float = Field(default=0, ge=0)
     tokens: float = Field(default=0, ge=0)
     """Work in the step (tokens or FLOPs): an uneven load is no slow GPU."""
+    so_far: SoFar | None = None
 
 
 class RankWindow(Frozen):
@@ -53,7 +66,10 @@ class RankWindow(Frozen):
     attempt: int
     place: RankPlace
     node: str
+    number: int = 0
+    """Which window of this node's clock; two looks that show one number show the same steps."""
     first_step: int
+    """The first step that this attempt ever told."""
     last_step: int
     first_at: AwareDatetime
     """End of the first step that this attempt ever told, by the host's clock."""
@@ -65,6 +81,9 @@ class RankWindow(Frozen):
     compute_ms: float
     collective_ms: float
     data_ms: float
+    checkpoint_ms: float = 0
+    longest_gap_ms: float = 0
+    """The longest pause between two steps of the whole attempt so far."""
     checkpoint_ms_total: float
     """Over the whole attempt so far."""
     restore_ms_total: float = 0
@@ -137,6 +156,8 @@ class Suspicion(Frozen):
     node: str
     windows: tuple[bool, ...] = ()
     """Newest last: whether it was slow in each."""
+    number: int = 0
+    """The newest window that was judged."""
     since: AwareDatetime
 
 

@@ -73,6 +73,8 @@ class Placement(Frozen):
     node: str = ""
     node_uid: str = ""
     machine: str = ""
+    leaf: str = ""
+    """The network switch next to the node, where its labels tell: two slow nodes behind one are not two bad nodes."""
 
 
 class AttemptState(StrEnum):
