@@ -129,7 +129,7 @@ class Reporter:
             return
         try:
             given = (compute_ms, collective_ms, data_ms, checkpoint_ms, restore_ms)
-            spent = {part + "_ms": _time(value) + _time(self._timed[part]) for part, value in zip(_PARTS, given)}  # noqa: B905
+            spent = {part + "_ms": _bounded(value + self._timed[part], 1e11) for part, value in zip(_PARTS, given)}  # noqa: B905
             self._timed = dict.fromkeys(_PARTS, 0.0)
             line = {
                 "job": self._job,
@@ -137,7 +137,7 @@ class Reporter:
                 "place": self._place,
                 "step": int(step),
                 "at": round(time.time(), 3),
-                "tokens": _time(tokens),
+                "tokens": _bounded(tokens, 1e30),
                 "so_far": self._count(int(step), spent),
             }
             line.update(spent)
@@ -273,7 +273,7 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and len(text) < 10 else None
 
 
-def _time(value: float) -> float:
+def _bounded(value: float, limit: float) -> float:
     """A number that JSON and a reader can take: not negative, not infinite, not NaN."""
     number = float(value)
-    return round(number, 3) if 0.0 <= number < 1e15 else 0.0
+    return round(number, 3) if 0.0 <= number < limit else 0.0

@@ -6,55 +6,63 @@
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
 from sickbay.model import Frozen
 
+Milliseconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+"""As far as anybody may mean them: 30 years."""
+Work = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+UnixTime = Annotated[float, Field(ge=0, le=4e9, allow_inf_nan=False)]
+"""Seconds, until the year 2096."""
+Number = Annotated[int, Field(ge=0, le=2**53)]
+
 
 class RankPlace(Frozen):
     """Where a rank stands in the job's parallelism. Only ranks of one role, stage and expert group are compared."""
 
-    rank: int = Field(ge=0)
-    role: str = "worker"
-    pipeline_stage: int = 0
-    expert_group: int = 0
+    rank: int = Field(ge=0, le=10_000_000)
+    role: str = Field(default="worker", max_length=64)
+    pipeline_stage: Number = 0
+    expert_group: Number = 0
     """Which experts it holds: hot ones have more work."""
-    tensor_group: int = 0
-    data_group: int = 0
-    gpu_uuid: str = ""
+    tensor_group: Number = 0
+    data_group: Number = 0
+    gpu_uuid: str = Field(default="", max_length=64)
 
 
 class SoFar(Frozen):
     """What a rank has counted since its attempt began, for a reader that has not seen every line."""
 
-    first_step: int = Field(ge=0)
-    first_at: float
-    longest_gap_ms: float = Field(default=0, ge=0)
+    first_step: Number
+    first_at: UnixTime
+    longest_gap_ms: Milliseconds = 0
     """The longest pause between two steps."""
-    checkpoint_ms: float = Field(default=0, ge=0)
-    restore_ms: float = Field(default=0, ge=0)
+    checkpoint_ms: Milliseconds = 0
+    restore_ms: Milliseconds = 0
 
 
 class StepReport(Frozen):
     """One step of one rank, one JSON line. Durations in milliseconds by the rank's own monotonic clock."""
 
-    job: str
+    job: str = Field(max_length=512)
     """`namespace/name`."""
-    attempt: int = Field(ge=1)
+    attempt: int = Field(ge=1, le=1_000_000_000)
     place: RankPlace
-    step: int = Field(ge=0)
-    at: float
+    step: Number
+    at: UnixTime
     """Unix time at the step's end, by the host's clock."""
-    compute_ms: float = Field(default=0, ge=0)
+    compute_ms: Milliseconds = 0
     """Until the first collective."""
-    collective_ms: float = Field(default=0, ge=0)
+    collective_ms: Milliseconds = 0
     """Waiting in collectives."""
-    data_ms: float = Field(default=0, ge=0)
-    checkpoint_ms: float = Field(default=0, ge=0)
+    data_ms: Milliseconds = 0
+    checkpoint_ms: Milliseconds = 0
     """What saving a checkpoint held the step up."""
-    restore_ms: float = Field(default=0, ge=0)
-    tokens: float = Field(default=0, ge=0)
+    restore_ms: Milliseconds = 0
+    tokens: Work = 0
     """Work in the step (tokens or FLOPs): an uneven load is no slow GPU."""
     so_far: SoFar | None = None
 
