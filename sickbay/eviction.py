@@ -13,6 +13,7 @@ from typing import Final
 
 from sickbay.kube_objects import Node, Pod, Status
 from sickbay.model import Frozen
+from sickbay.names import LABEL_JOB
 from sickbay.node_faults import ready_condition
 from sickbay.nodes import DrainGoal
 from sickbay.pod_needs import may_hold_gpu
@@ -164,7 +165,12 @@ def _finalizers(pod: Pod) -> str:
 
 
 def _asked_not_to_move(pod: Pod, now: datetime) -> str:
-    """In what words the pod asks not to be moved; empty if it does not, or no longer does."""
+    """In what words the pod asks not to be moved; empty if it does not, or no longer does.
+
+    A pod of a training job that we run bears our own wish, by which nobody else moves it: its job was asked before.
+    """
+    if LABEL_JOB in pod.metadata.labels:
+        return ""
     annotations = pod.metadata.annotations
     if annotations.get(AUTOSCALER_HOLD) == "false":
         return f"it bears {AUTOSCALER_HOLD}=false; remove that, or set do_not_disrupt to evict"

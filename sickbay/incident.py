@@ -15,6 +15,7 @@ from sickbay.model import Frozen
 from sickbay.nodes import NodeRef
 from sickbay.permits import Permit
 from sickbay.policy.model import IncidentPolicy
+from sickbay.training.handshake import JobAnswer
 
 
 class Stage(StrEnum):
@@ -258,6 +259,10 @@ class CarriedState(Frozen):
     expected_gpus: int | None = None
     permit: Permit | None = None
     permit_requested: bool = False
+    jobs_told: tuple[str, ...] = ()
+    """Workflow ids of the training jobs that were told of the node's trouble."""
+    job_answers: tuple[JobAnswer, ...] = ()
+    """The newest of each."""
 
 
 IncidentInput.model_rebuild()

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from sickbay import cloud_words
+from sickbay import cloud_words, suspicions
 from sickbay.admission import TOLD_BY_ADMISSION, is_ours_to_admit
 from sickbay.catalogue import lookup
 from sickbay.diagnosis import diagnose
@@ -213,7 +213,8 @@ def _can_tell(fault: Fault, snapshot: NodeSnapshot) -> bool:
     """Whether the detector of a code has spoken: the kubelet for Ready, EC2 for its words, else our agent in this boot.
 
     Another agent's word that is gone may only mean that this agent restarted: our own must have passed the node. And
-    what an admission has found, by its burn-in or by waiting in vain, our agent at rest need not see.
+    what an admission has found, by its burn-in or by waiting in vain, our agent at rest need not see. What jobs suspect
+    the incident's own active checks alone can clear.
     """
     code = fault.code
     if code == NODE_NOT_READY:
@@ -222,6 +223,8 @@ def _can_tell(fault: Fault, snapshot: NodeSnapshot) -> bool:
         return snapshot.cloud_told
     if is_reported(code):
         return snapshot.conditions_fresh and snapshot.conditions_healthy
+    if code in suspicions.CODES:
+        return False
     of_this_boot = fault.boot_id in (None, snapshot.boot_id)
     if snapshot.admission_taint and of_this_boot and (fault.rung.disrupts or code in TOLD_BY_ADMISSION):
         return False

@@ -6,6 +6,7 @@ verification nothing interrupts but a relapse.
 """
 
 import asyncio
+from typing import Final
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
@@ -18,12 +19,16 @@ from sickbay.nodes import DrainGoal, DrainOutcome, DrainReport, NodeSnapshot, Ow
 from sickbay.policy.model import ApprovalNeed
 from sickbay.safety import Objection, Obstacle, objection_to_disrupting, outlived
 from workflows.incident_calls import IncidentCalls
+from workflows.incident_jobs import JobTalk
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
 from workflows.incident_rungs import RungEnd, RungRunner
 from workflows.incident_settling import Settling
 from workflows.incident_waits import Ended, IncidentWaits
 from workflows.outside import HostSilentError, OutsideError, failure_of
+
+ASK_JOBS: Final = "ask-training-jobs"
+"""Patch: incidents that were open before it drain without asking."""
 
 _MADE_BY_OTHERS = (Obstacle.FOREIGN_LOCK, Obstacle.NOT_CONTAINED)
 """Obstacles that other software makes and takes away; past a deadline a person is asked."""
@@ -39,12 +44,14 @@ class Climb:
         waits: IncidentWaits,
         permit: PermitDesk,
         settling: Settling,
+        jobs: JobTalk,
     ) -> None:
         self._record = record
         self._calls = calls
         self._waits = waits
         self._permit = permit
         self._settling = settling
+        self._jobs = jobs
         self._policy = record.policy
 
     async def take(self, step: Step) -> None:
@@ -131,6 +138,8 @@ class Climb:
         if look.owner.kind is OwnerKind.KARPENTER and not record.state.protected:
             record.change(protected=True)
             await self._waits.until_answered(self._calls.protect)
+        if workflow.patched(ASK_JOBS) and not await self._jobs.leave(step):
+            return False
         report = await self._drain(step)
         if report.outcome is DrainOutcome.DRAINED:
             record.note(f"drained: {len(report.evicted)} pod(s) left")

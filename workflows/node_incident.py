@@ -16,7 +16,7 @@ from collections.abc import Awaitable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from sickbay import ladder, search_attributes
+from sickbay import job_notice, ladder, search_attributes, suspicions
 from sickbay.commands import refusal
 from sickbay.faults import Rung
 from sickbay.incident import (
@@ -34,12 +34,15 @@ from sickbay.incident import (
 from sickbay.ladder import Step
 from sickbay.names import WORKFLOW_INCIDENT
 from sickbay.permits import Permit, PermitRefusal, PermitWaiting
+from sickbay.training.handshake import JobAnswer
 from workflows.incident_calls import IncidentCalls
 from workflows.incident_climb import Climb
+from workflows.incident_jobs import JobTalk
 from workflows.incident_orders import obey
 from workflows.incident_permit import PermitDesk
 from workflows.incident_record import IncidentRecord
 from workflows.incident_settling import Settling
+from workflows.incident_suspicion import SuspicionCheck
 from workflows.incident_waits import Ended, IncidentWaits
 from workflows.outside import OutsideError
 
@@ -58,7 +61,8 @@ class NodeIncident:
         self._waits = IncidentWaits(self._record, self._calls)
         self._permit = PermitDesk(self._record)
         self._settling = Settling(self._record, self._calls, self._waits)
-        self._climb = Climb(self._record, self._calls, self._waits, self._permit, self._settling)
+        self._jobs = JobTalk(self._record, self._waits, self._permit)
+        self._climb = Climb(self._record, self._calls, self._waits, self._permit, self._settling, self._jobs)
         self._policy = start.policy
 
     @workflow.run
@@ -73,7 +77,7 @@ class NodeIncident:
             return await self._close(ended.outcome, ended.reason, proof=ended.proof)
         except asyncio.CancelledError:
             self._record.closing = True
-            await self._undo(keep_cordon=False)
+            await self._undo(keep_cordon=False, well=False)
             self._record.enter(Stage.CLOSED, "cancelled: all our marks are undone")
             raise
 
@@ -88,6 +92,13 @@ class NodeIncident:
     def clear_faults(self, cleared: FaultsCleared) -> None:
         """Faults that the node's own detectors no longer see."""
         self._record.clear(cleared.codes)
+
+    @workflow.signal
+    def job_answer(self, answer: JobAnswer) -> None:
+        """What a training job on the node does about its trouble."""
+        if not self._record.closing and answer.node_uid == self._record.node.uid:
+            self._record.change(job_answers=job_notice.taken_in(self._record.state.job_answers, answer))
+            self._record.note(job_notice.in_words(answer))
 
     @workflow.signal
     def permit_granted(self, permit: Permit) -> None:
@@ -211,6 +222,11 @@ class NodeIncident:
         """Trouble that no repair is meant for: keep new work away, and call a person if it lasts."""
         self._record.enter(Stage.OBSERVING, "new work stays blocked; nothing else is done about this")
         until = self._record.since + self._policy.watch_deadline
+        if suspicions.only_suspicions(self._record.troubles):
+            decided = SuspicionCheck(self._record, self._calls, self._waits)
+            if not await decided.decide(step, until):
+                self._record.hand_over(HandoverReason.VERDICT, "no active check could decide on the suspicion in time")
+            return
         if await self._waits.for_plan_to_change(step, until, "the trouble to pass"):
             return
         self._record.hand_over(HandoverReason.VERDICT, f"it lasted {self._policy.watch_deadline}")
@@ -233,7 +249,8 @@ class NodeIncident:
         record = self._record
         record.closing = True
         verified_boot = self._settling.verified_boot if outcome is Outcome.RETURNED else ""
-        await self._undo(keep_cordon=record.keep_cordon, verified_boot=verified_boot)
+        well = outcome in (Outcome.RETURNED, Outcome.WITHDRAWN)
+        await self._undo(keep_cordon=record.keep_cordon, well=well, verified_boot=verified_boot)
         record.outcome, record.closed_at = outcome, workflow.now()
         record.waits("", None)
         rung = record.strongest_tried()
@@ -254,15 +271,15 @@ class NodeIncident:
             view=record.view(),
         )
 
-    async def _undo(self, *, keep_cordon: bool, verified_boot: str = "") -> None:
+    async def _undo(self, *, keep_cordon: bool, well: bool, verified_boot: str = "") -> None:
         """Undo every mark of ours, also if the incident is cancelled meanwhile."""
-        undoing = asyncio.ensure_future(self._undo_marks(keep_cordon=keep_cordon, verified_boot=verified_boot))
+        undoing = asyncio.ensure_future(self._undo_marks(keep_cordon, well, verified_boot))
         try:
             await asyncio.shield(undoing)
         except asyncio.CancelledError:
             await undoing
 
-    async def _undo_marks(self, *, keep_cordon: bool, verified_boot: str) -> None:
+    async def _undo_marks(self, keep_cordon: bool, well: bool, verified_boot: str) -> None:
         """What fails is told, and does not keep the rest from being undone.
 
         Each tolerates that its mark was never made. An orphan that stays is found by the controller's sweep.
@@ -271,6 +288,7 @@ class NodeIncident:
         if self._record.state.protected:
             await self._tried(self._calls.unprotect())
         await self._tried(self._calls.release(keep_cordon=keep_cordon, verified_boot=verified_boot))
+        await self._tried(self._jobs.over(well=well))
 
     async def _tried(self, undo: Awaitable[object]) -> None:
         try:

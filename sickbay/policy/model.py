@@ -75,6 +75,15 @@ class DrainPolicy(Frozen):
     replacement. It always counts for a GPU reset."""
 
 
+class JobsPolicy(Frozen):
+    """How long the training jobs on a node have before it is drained. Those that Sickbay does not run are not asked."""
+
+    checkpoint_deadline: timedelta = timedelta(minutes=15)
+    """For a grave fault: from the word to the job until its pods have left with a new checkpoint behind them."""
+    planned_checkpoint_deadline: timedelta = timedelta(hours=2)
+    """For a mild fault: as long as the job may wait for its next planned checkpoint."""
+
+
 def _operand(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
         raise ValueError("is no operand of the GPU operator; write its name, e.g. dcgm-exporter")
@@ -220,6 +229,7 @@ class IncidentPolicy(Frozen):
     """Metal and large-memory instances take up to 30 minutes (facts: remediation, 3.1)."""
     replace: RungPolicy = RungPolicy(approval=ApprovalNeed.ALWAYS, deadline=timedelta(hours=2))
 
+    jobs: JobsPolicy = JobsPolicy()
     drain: DrainPolicy = DrainPolicy()
     gpu_clients: GpuClientsPolicy = GpuClientsPolicy()
     host_pickup: timedelta = timedelta(minutes=1)

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, JsonValue
 
 from sickbay.faults import Rung
 from sickbay.model import Frozen
@@ -88,3 +88,11 @@ class HurtReport(Frozen):
     explained: bool
     """Whether hardware evidence or the application explains it already."""
     at: AwareDatetime
+
+
+class SuspicionsInput(Frozen):
+    """What starts the suspicions of a cluster."""
+
+    cluster: str
+    carried: JsonValue = None
+    """`sickbay.suspicions.Suspicions`, carried over a continue-as-new; never given by a starter."""

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from activities.incidents import PastIncident
 from sickbay.faults import Component, ComponentKind, Fault, FaultClass, Rung, Severity
 from sickbay.nodes import DrainOutcome, NodeRef, OwnerKind
+from sickbay.training.handshake import NodeOver, NodeTrouble
 
 GPU = "0000:61:00"
 UUIDS = tuple(f"GPU-{index}" for index in range(8))
@@ -62,6 +63,12 @@ class WorldState:
     """Pods that do not stop."""
     reboot_works: bool = True
     past: tuple[PastIncident, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """Training jobs with a pod on the node."""
+    gpus_in_use: bool = False
+    troubles: list[NodeTrouble] = field(default_factory=list)
+    """What the jobs were told, and told at the end."""
+    overs: list[NodeOver] = field(default_factory=list)
     fails: dict[str, ApplicationError] = field(default_factory=dict)
     acts: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)

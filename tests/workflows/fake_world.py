@@ -24,6 +24,7 @@ from activities.gpu_client_pods import (
 )
 from activities.host import ProbeRequest, RebootReport, RebootRequest, ResetReport, ResetRequest
 from activities.incidents import HistoryQuery, PastIncidents
+from activities.job_incidents import JobsOnNode, JobsOver, JobsTold
 from activities.karpenter import ClaimDeletion, ClaimDeletionReport, Protection, ProtectRequest
 from activities.nodes import (
     BootWait,
@@ -40,6 +41,7 @@ from activities.nodes import (
     Succession,
     SuccessorWait,
 )
+from sickbay.checks import ActiveDepth, CheckLayer, CheckReport, CheckResult
 from sickbay.faults import Rung
 from sickbay.nodes import (
     DrainOutcome,
@@ -205,6 +207,18 @@ class FakeWorld(WorldState):
         return PastIncidents(incidents=self.past)
 
     @activity.defn
+    async def tell_jobs(self, request: JobsOnNode) -> JobsTold:
+        await self._begin("tell_jobs")
+        self.troubles.append(request.trouble)
+        return JobsTold(jobs=self.jobs)
+
+    @activity.defn
+    async def tell_jobs_over(self, request: JobsOver) -> JobsTold:
+        await self._begin("tell_jobs_over")
+        self.overs.append(request.over)
+        return JobsTold(jobs=request.jobs)
+
+    @activity.defn
     async def probe_host(self, request: ProbeRequest) -> HostProbe:
         await self._begin("probe_host")
         action = "gpu_reset" if self.sick else "none"
@@ -212,12 +226,18 @@ class FakeWorld(WorldState):
             observed_at=datetime.now(UTC),
             boot_id=self.boot_id,
             gpus=tuple(
-                GpuReading(uuid=uuid, pci=GPU if index == 0 else f"0000:6{index + 1}:00", recovery_action=action)
+                GpuReading(
+                    uuid=uuid,
+                    pci=GPU if index == 0 else f"0000:6{index + 1}:00",
+                    recovery_action=action,
+                    process_count=int(self.gpus_in_use),
+                )
                 for index, uuid in enumerate(UUIDS)
             ),
             gpus_answered=True,
             expected_gpus=8,
             faults=(self.fault,) if self.sick else (),
+            checks=(_active_check(request.depth),),
         )
 
     @activity.defn
@@ -267,4 +287,11 @@ class FakeWorld(WorldState):
             self.observe_instance,
             self.reboot_instance,
             self.past_incidents,
+            self.tell_jobs,
+            self.tell_jobs_over,
         ]
+
+
+def _active_check(depth: ActiveDepth) -> CheckReport:
+    result = CheckResult.NOT_APPLICABLE if depth is ActiveDepth.NONE else CheckResult.HEALTHY
+    return CheckReport(name="gpu-work", layer=CheckLayer.ACTIVE, result=result, at=datetime.now(UTC))
