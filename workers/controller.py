@@ -29,6 +29,7 @@ from activities.drain import DrainActivities
 from activities.ec2 import Ec2Activities
 from activities.gpu_client_pods import GpuClientPodActivities
 from activities.incidents import IncidentActivities
+from activities.job_incidents import JobIncidentActivities
 from activities.karpenter import KarpenterActivities
 from activities.nodes import NodeActivities
 from sickbay import names
@@ -45,12 +46,13 @@ from workers.triage import Triage
 from workflows.disruption_budget import BudgetInput, DisruptionBudget
 from workflows.node_admission import NodeAdmission
 from workflows.node_incident import NodeIncident
+from workflows.node_suspicions import NodeSuspicions
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
 
-WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget)
+WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget, NodeSuspicions)
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
 """How long the incidents of a killed replica wait before another replica takes them (facts: Temporal, 0.7)."""
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=5)
@@ -95,7 +97,7 @@ async def _halves(settings: ControllerSettings, policy: Policy, api: ApiClient, 
     watch = partial(_watch, triage, _cloud_watch(settings, api, triage))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_lead(settings, api, watch), name="watch")
-        tasks.create_task(_serve_temporal(settings, api, desk, health), name="workers")
+        tasks.create_task(_serve_temporal(settings, policy, api, desk, health), name="workers")
 
 
 def _cloud_watch(settings: ControllerSettings, api: ApiClient, triage: Triage) -> CloudWatch | None:
@@ -128,14 +130,16 @@ async def _lead(settings: ControllerSettings, api: ApiClient, work: Callable[[],
     await lease.lead(work)
 
 
-async def _serve_temporal(settings: ControllerSettings, api: ApiClient, desk: IncidentDesk, health: Health) -> None:
+async def _serve_temporal(
+    settings: ControllerSettings, policy: Policy, api: ApiClient, desk: IncidentDesk, health: Health
+) -> None:
     """Connect however long it takes, prepare the namespace, and run the worker."""
     client = await connect_in_the_end(settings.identity, _runtime(settings))
     registration = await register_search_attributes(client)
     if registration.refusal:
         log.error("search attributes are missing", error=registration.refusal)
     await _start_budget(client, settings.cluster)
-    async with running_worker(client, api, settings):
+    async with running_worker(client, api, settings, policy):
         desk.connected(client, registration.missing)
         health.ready("temporal")
         await asyncio.Event().wait()
@@ -161,7 +165,9 @@ async def _start_budget(client: Client, cluster: str) -> None:
 
 
 @asynccontextmanager
-async def running_worker(client: Client, api: ApiClient, settings: ControllerSettings) -> AsyncIterator[Worker]:
+async def running_worker(
+    client: Client, api: ApiClient, settings: ControllerSettings, policy: Policy
+) -> AsyncIterator[Worker]:
     """The worker of workflows and cluster activities, while the block runs."""
     # boto3 blocks, and a thread it blocks in must not be one that others wait for.
     with ThreadPoolExecutor(settings.max_activities, thread_name_prefix="activity") as threads:
@@ -169,7 +175,7 @@ async def running_worker(client: Client, api: ApiClient, settings: ControllerSet
             client,
             task_queue=names.CONTROLLER_QUEUE,
             workflows=WORKFLOWS,
-            activities=cluster_activities(client, api, settings),
+            activities=cluster_activities(client, api, settings, policy),
             activity_executor=threads,
             max_concurrent_activities=settings.max_activities,
             max_cached_workflows=settings.max_cached_workflows,
@@ -181,7 +187,7 @@ async def running_worker(client: Client, api: ApiClient, settings: ControllerSet
             yield worker
 
 
-def cluster_activities(client: Client, api: ApiClient, settings: ControllerSettings) -> list[Any]:
+def cluster_activities(client: Client, api: ApiClient, settings: ControllerSettings, policy: Policy) -> list[Any]:
     """Every activity that runs on the controller's queue, bound to its clients."""
     nodes, drain, karpenter = NodeActivities(api), DrainActivities(api), KarpenterActivities(api)
     region, endpoint = settings.aws_region, settings.aws_endpoint
@@ -213,6 +219,20 @@ def cluster_activities(client: Client, api: ApiClient, settings: ControllerSetti
         incidents.check_holders,
         incidents.open_incident,
         incidents.clear_incident,
+        *job_activities(client, api, policy),
+    ]
+
+
+def job_activities(client: Client, api: ApiClient, policy: Policy) -> list[Any]:
+    """Those that training jobs call, and that incidents call for them."""
+    talk = JobIncidentActivities(client, api, policy.for_pool)
+    return [
+        talk.tell_jobs,
+        talk.tell_jobs_over,
+        talk.answer_incident,
+        talk.report_node,
+        talk.name_node,
+        talk.tell_suspicions,
     ]
 
 
