@@ -30,13 +30,20 @@ class JobTalk:
         self._asked: tuple[str, ...] = ()
 
     async def leave(self, step: Step) -> bool:
-        """Have the jobs leave; true if the step is still due when they have, or when their time is up."""
+        """Have the jobs leave; true if a look shows the step still due when they have, or when their time is up."""
+        if not await self._left(step):
+            return False
+        await self._waits.look()
+        return not self._waits.overtaken(step)
+
+    async def _left(self, step: Step) -> bool:
+        """False as soon as something else is due, or leave to disrupt is lost."""
         record = self._record
         trouble = job_notice.trouble_of(
             record.incident_id, record.node, record.troubles, step.rung, record.policy.jobs, workflow.now()
         )
         if not await self._tell(trouble):
-            return not self._waits.overtaken(step)
+            return True
         record.note(f"asks {len(record.state.jobs_told)} training job(s) to leave: {trouble.urgency}")
         while missing := self._awaited():
             left = trouble.until - workflow.now()
@@ -49,7 +56,7 @@ class JobTalk:
             # The wait may be longer than a permit lasts.
             if self._waits.overtaken(step) or not await self._permit.renewed():
                 return False
-        return not self._waits.overtaken(step)
+        return True
 
     async def over(self, *, well: bool) -> None:
         """Tell those that were told before."""
