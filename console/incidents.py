@@ -15,7 +15,7 @@ from uuid import uuid4
 import typer
 from rich.text import Text
 
-from console import incident_desk
+from console import incident_desk, temporal_desk
 from console.incident_desk import IncidentRow
 from console.incident_text import account, console_for_people, table
 from sickbay.faults import Rung
@@ -148,12 +148,12 @@ def _give(incident: str, kind: CommandKind, by: str, reason: str, request_id: st
 
 
 async def _rows(*, everything: bool, cluster: str, limit: int) -> tuple[IncidentRow, ...]:
-    async with incident_desk.temporal() as client:
+    async with temporal_desk.temporal() as client:
         return await incident_desk.rows(client, include_closed=everything, cluster=cluster, limit=limit)
 
 
 async def _view(incident: str) -> IncidentView:
-    async with incident_desk.temporal() as client:
+    async with temporal_desk.temporal() as client:
         return await incident_desk.read(await incident_desk.find(client, incident))
 
 
@@ -162,7 +162,7 @@ async def _order(incident: str, command: Command) -> str:
 
     So a yes that arrives when the incident has moved on is refused, and never counts for another step.
     """
-    async with incident_desk.temporal() as client:
+    async with temporal_desk.temporal() as client:
         handle = await incident_desk.find(client, incident)
         if command.kind is CommandKind.APPROVE:
             view = await incident_desk.read(handle)

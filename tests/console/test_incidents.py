@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from console import incident_desk
+from console import temporal_desk
 from console.errors import UserError
 from console.incident_text import deadline, length
 from console.main import run
@@ -146,7 +146,7 @@ async def test_an_approval_is_pinned_to_the_rung_that_is_asked_for(desk: Desk) -
 
 async def test_a_mismatched_approval_is_refused_in_the_incidents_own_words(desk: Desk) -> None:
     said = await desk.type("approve", desk.node.name, "--rung", "reboot", "--reason", "x")
-    assert said.code == incident_desk.REFUSED
+    assert said.code == temporal_desk.REFUSED
     assert said.err == "sickbay: refused: reboot is not what waits: replace is\n"
 
 
@@ -181,7 +181,7 @@ async def test_an_order_to_an_incident_that_is_over_says_how_it_ended(desk: Desk
     assert (await desk.type("withdraw", desk.node.name, "--reason", "false alarm")).code == 0
     await desk.handle.result()
     said = await desk.type("approve", desk.incident, "--reason", "late")
-    assert said.code == incident_desk.REFUSED
+    assert said.code == temporal_desk.REFUSED
     assert "is over already" in said.err
     shown = await desk.type("show", desk.incident)
     assert "withdrawn" in shown.out
@@ -204,7 +204,7 @@ async def test_what_cannot_be_a_name_is_not_put_into_a_query(desk: Desk) -> None
 async def test_an_incident_that_no_controller_speaks_for_is_told_so(
     dev_server: WorkflowEnvironment, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_desk, "ANSWER_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr(temporal_desk, "ANSWER_TIMEOUT", timedelta(seconds=1))
     orphan = Desk(desk.client, desk.node.model_copy(update={"provider_id": None}), desk.keyboard)
     await dev_server.client.start_workflow(
         names.WORKFLOW_INCIDENT,
@@ -235,7 +235,7 @@ async def test_no_server_is_one_line_with_the_address_and_the_cure(
 
 async def test_a_server_that_goes_away_is_told_as_such(desk: Desk) -> None:
     with pytest.raises(UserError, match=r"does not answer any more: .*try again"):
-        async with incident_desk.temporal():
+        async with temporal_desk.temporal():
             raise RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b"")
 
 
