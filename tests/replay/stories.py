@@ -13,11 +13,14 @@ from uuid import uuid4
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+from sickbay import suspicions
+from sickbay.catalogue import fault_of
 from sickbay.faults import Component, ComponentKind, FaultClass, Rung
 from sickbay.incident import CommandKind, Stage
 from sickbay.nodes import DrainOutcome, OwnerKind
 from sickbay.permits import PermitRequest
-from sickbay.policy.model import ApprovalNeed, FaultPolicy, IncidentPolicy, Limit, RungPolicy
+from sickbay.policy.model import ApprovalNeed, FaultPolicy, IncidentPolicy, JobsPolicy, Limit, RungPolicy
+from sickbay.training.handshake import AnswerKind, JobAnswer
 from tests.eventually import eventually
 from tests.replay.admission_stories import ADMISSIONS
 from tests.workflows.budget_worker import LONG_AGO, FakePools, budget_worker, node
@@ -77,6 +80,25 @@ async def relapsed_in_the_soak(environment: WorkflowEnvironment) -> list[Run]:
     async with told(environment, policy(soak=timedelta(seconds=3))) as bench:
         await bench.until(Stage.SOAKING)
         await bench.report(fault("xid-79", Rung.REBOOT))
+        await bench.result()
+        return [bench.handle]
+
+
+async def left_by_its_jobs(environment: WorkflowEnvironment) -> list[Run]:
+    jobs = ("job-c-default-a", "job-c-default-b")
+    quick = policy(jobs=JobsPolicy(checkpoint_deadline=timedelta(seconds=4)))
+    async with told(environment, quick, jobs=jobs) as bench:
+        await bench.until_act("tell_jobs")
+        for kind in (AnswerKind.CHECKPOINTED, AnswerKind.LEFT):
+            answer = JobAnswer(job_id=jobs[0], node_uid="uid-1", kind=kind, step=70, at=LONG_AGO)
+            await bench.handle.signal("job_answer", answer)
+        await bench.result()
+        return [bench.handle]
+
+
+async def suspected_for_nothing(environment: WorkflowEnvironment) -> list[Run]:
+    suspect = fault_of(suspicions.SUSPECT, Component(kind=ComponentKind.HOST, id="host"))
+    async with told(environment, fault=suspect, sick=False) as bench:
         await bench.result()
         return [bench.handle]
 
@@ -241,6 +263,8 @@ STORIES: Final[dict[str, Story]] = {
         returned_by_reboot,
         rebooted_from_outside,
         relapsed_in_the_soak,
+        left_by_its_jobs,
+        suspected_for_nothing,
         replaced_by_karpenter,
         replaced_by_a_group,
         withdrawn_by_itself,
