@@ -33,9 +33,10 @@ from sickbay.training.handshake import (
     NodeTrouble,
     Urgency,
 )
+from sickbay.training.job import JobResult
 from tests.eventually import eventually
 from tests.incident_stand_in import StandInIncident
-from tests.job_stand_in import StandInJob
+from tests.job_stand_in import StandInJob, job_input
 from tests.kube_under_test import KubeUnderTest
 from workflows.node_suspicions import NodeSuspicions
 
@@ -54,9 +55,11 @@ class Talk:
     cluster: str
     activities: JobIncidentActivities
 
-    async def start_job(self, name: str) -> WorkflowHandle[StandInJob, None]:
+    async def start_job(self, name: str) -> WorkflowHandle[StandInJob, JobResult]:
         job = names.job_id(self.cluster, "default", name)
-        return await self.server.client.start_workflow(StandInJob.run, id=job, task_queue=names.CONTROLLER_QUEUE)
+        return await self.server.client.start_workflow(
+            StandInJob.run, job_input(name, self.cluster), id=job, task_queue=names.CONTROLLER_QUEUE
+        )
 
     async def node(self, name: str = "n1") -> NodeRef:
         made = await self.kube.create_node(name, provider_id=f"aws:///a/i-{name}-{self.cluster}")
