@@ -1,8 +1,9 @@
-"""Writes what the agent found on our Node object: the annotation with the faults, our conditions, and Events.
+"""Writes what the agent found on our Node object: the annotation with the faults, our conditions, and Events; and where
+the page of the node's ranks is.
 
 Run by `workers.node` beside the agent. It writes when something changed and, at the latest, when the heartbeat is due,
 so that the controller can tell a silent agent from a healthy node; a heartbeat alone is one write, of the status. It
-writes only our own condition types and our own annotation; other actors' stay as they are. The API server being away
+writes only our own condition types and our own annotations; other actors' stay as they are. The API server being away
 holds up nothing but this.
 """
 
@@ -19,7 +20,7 @@ from health.node_events import NodeEvents
 from sickbay.conditions import FaultsAnnotation
 from sickbay.faults import Fault
 from sickbay.kube_objects import Node
-from sickbay.names import ANNOTATION_FAULTS, CONDITIONS
+from sickbay.names import ANNOTATION_FAULTS, ANNOTATION_RANKS, CONDITIONS
 from sickbay.node_conditions import NodeCondition, bounded, node_conditions
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ class Publisher:
         self._agent = agent
         self._heartbeat_seconds = heartbeat_seconds
         self._events = NodeEvents(server, node_name, lambda: datetime.now(UTC))
+        self.rank_url = ""
+        """Where the ranks' page is served; empty where it is not. To be set before `run`."""
         self._published: tuple[object, ...] | None = None
         self._uid = ""
         """Of the Node object that carries what we published; another one carries nothing of ours."""
@@ -120,7 +123,9 @@ class Publisher:
 
     async def _write_annotation(self, report: FaultsAnnotation) -> None:
         text = report.model_copy(update={"faults": bounded(report.faults)}).model_dump_json(exclude_defaults=True)
-        await self._server.patch(_NODES, self._node, body={"metadata": {"annotations": {ANNOTATION_FAULTS: text}}})
+        # Null takes away what an earlier agent wrote.
+        annotations: dict[str, JsonValue] = {ANNOTATION_FAULTS: text, ANNOTATION_RANKS: self.rank_url or None}
+        await self._server.patch(_NODES, self._node, body={"metadata": {"annotations": annotations}})
 
 
 def _statuses(node: Node) -> dict[str, str]:

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -54,13 +55,8 @@ _ATTEMPT_FOLDER: Final = re.compile(r"[1-9][0-9]{0,8}")
 _RANK_FILE: Final = re.compile(r"rank-(0|[1-9][0-9]{0,6})\.jsonl")
 
 
-class NoPageError(Exception):
+class NoPageError(LookupError):
     """There is no page that tells how the ranks stand now."""
-
-
-def attempt_folder(root: Path, job: str, attempt: int) -> Path:
-    """Where an attempt of `namespace/name` has its files."""
-    return root / job.replace("/", "_") / str(attempt)
 
 
 class _RankFile:
@@ -169,9 +165,10 @@ class RankCollector:
                     yield window
 
     def _prepare(self) -> None:
-        if not self._folder.is_dir():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # The process's mask does not count for this.
+        """Make the folder, or open one to all that the kubelet has made for a pod."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        found = self._folder.stat()
+        if stat.S_IMODE(found.st_mode) != FOLDER_MODE and found.st_uid == os.geteuid():
             self._folder.chmod(FOLDER_MODE)
 
     def _paths(self) -> Iterator[Path]:

@@ -32,8 +32,10 @@ class TailedFile:
         """Unix time of the last change, by the file system."""
 
     def lines(self, most: int) -> list[bytes]:
-        """Whole new lines, out of the newest `most` bytes: what is older is passed over, since the newest tell the most.
-        Raises OSError if the file cannot be read or is none."""
+        """Whole new lines, out of the newest `most` bytes: what is older is passed over, since the newest tell most.
+
+        Raises OSError if the file cannot be read or is none.
+        """
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(self.path, flags)
         try:

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sickbay.names import RANK_DIR
 from sickbay.network.limits import limits_from
 
 
@@ -127,9 +128,18 @@ class NodeSettings(BaseSettings):
     service_seconds: float = Field(default=60, gt=0)
     """For one host service to stop or start."""
 
+    rank_dir: Path = Path(RANK_DIR)
+    """A folder of the host that training pods mount too: their ranks' reports (`health/rank_reporter.py`)."""
+    rank_seconds: float = Field(default=60, gt=0, le=600)
+    """Length of a window of steps; ranks are judged by medians of it, over six of them."""
+    rank_url: str = Field(default="", pattern=r"^(https?://[^/]+/.*)?$")
+    """Where the controller fetches the ranks' page; without it, our port at `host_ip`, and nowhere without that."""
+    host_ip: str = ""
+    """Address of this node; from the downward API (status.hostIP)."""
+
     serve_host: str = "0.0.0.0"
     serve_port: int = Field(default=9465, ge=0, le=65535)
-    """Port of /healthz, /readyz and /metrics."""
+    """Port of /healthz, /readyz, /metrics and /ranks."""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

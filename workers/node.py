@@ -1,6 +1,6 @@
-"""The process on each GPU node: the agent, its publisher, and the worker of the host activities.
+"""The process on each GPU node: the agent, its publisher, the ranks' collector, and the worker of host activities.
 
-Started by `sickbay node`, one per node. The three need each other as little as they can: findings are published while
+Started by `sickbay node`, one per node. They need each other as little as they can: findings are published while
 Temporal is away, repairs are served while the API server is away, and the kernel log is read while the driver hangs.
 It ends on SIGTERM or SIGINT; a reset under way is finished or, if we are killed, cleaned up at the next start.
 """
@@ -17,11 +17,13 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.host import HostActivities
+from activities.host_jobs import HostJobActivities
 from health.agent import NodeAgent
 from health.api_server import ApiServer, address_in_pod
 from health.children import end_children
 from health.nvml_events import NvmlEvents
 from health.publisher import FIELD_MANAGER, Publisher
+from health.rank_collector import RankCollector
 from health.settings import NodeSettings
 from sickbay.names import node_queue
 from workers.node_metrics import node_registry
@@ -37,6 +39,7 @@ HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
 _RECONNECT_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 1.0
 
+RANKS_PAGE: Final = "/ranks"
 PART_AGENT: Final = "agent"
 PART_KUBERNETES: Final = "kubernetes"
 PART_TEMPORAL: Final = "temporal"
@@ -60,28 +63,45 @@ async def run_node(settings: NodeSettings) -> int:
         await stack.enter_async_context(server)
         publisher = Publisher(server, settings.node_name, agent, settings.heartbeat_seconds)
         registry = node_registry(agent, publisher)
+        window = timedelta(seconds=settings.rank_seconds)
+        ranks = RankCollector(settings.rank_dir, window, settings.node_name, agent.boot_id)
         # Threads that wait for a child would hold up the end of the process.
         stack.callback(end_children)
         http = ""
         try:
-            probes = serve(health, settings.serve_host, settings.serve_port, registry)
-            http = ":".join(map(str, await stack.enter_async_context(probes)))
+            pages = {RANKS_PAGE: ranks.page}
+            probes = serve(health, settings.serve_host, settings.serve_port, registry, pages)
+            host, port = await stack.enter_async_context(probes)
+            http, publisher.rank_url = f"{host}:{port}", _rank_url(settings, port)
         except OSError as error:
             # Finding faults does not depend on it; where a liveness probe is set, the kubelet will start us anew.
             log.warning("no health endpoint; set SICKBAY_SERVE_PORT", node=settings.node_name, error=str(error))
         log.info("node agent started", node=settings.node_name, boot_id=agent.boot_id, http=http)
-        await _run_parts(settings, agent, publisher, health, stop)
+        await _run_parts(settings, agent, publisher, ranks, health, stop)
     log.info("node agent ended", node=settings.node_name)
     return 0
 
 
+def _rank_url(settings: NodeSettings, port: int) -> str:
+    if settings.rank_url or not settings.host_ip:
+        return settings.rank_url
+    host = f"[{settings.host_ip}]" if ":" in settings.host_ip else settings.host_ip
+    return f"http://{host}:{port}{RANKS_PAGE}"
+
+
 async def _run_parts(
-    settings: NodeSettings, agent: NodeAgent, publisher: Publisher, health: Health, stop: asyncio.Event
+    settings: NodeSettings,
+    agent: NodeAgent,
+    publisher: Publisher,
+    ranks: RankCollector,
+    health: Health,
+    stop: asyncio.Event,
 ) -> None:
     async with asyncio.TaskGroup() as parts:
         tasks = [
             parts.create_task(agent.run(), name=PART_AGENT),
             parts.create_task(publisher.run(), name=PART_KUBERNETES),
+            parts.create_task(ranks.run(), name="ranks"),
             parts.create_task(_serve_temporal(settings, agent, health), name=PART_TEMPORAL),
             parts.create_task(_watch_health(agent, publisher, health), name="health"),
         ]
@@ -98,7 +118,7 @@ async def _serve_temporal(settings: NodeSettings, agent: NodeAgent, health: Heal
     while True:
         client = await connect_in_the_end(f"node/{settings.node_name}@{agent.boot_id}")
         try:
-            async with host_worker(client, settings.node_name, activities):
+            async with host_worker(client, settings.node_name, activities, HostJobActivities(settings)):
                 health.ready(PART_TEMPORAL)
                 log.info("host activities served", node=settings.node_name, queue=node_queue(settings.node_name))
                 await asyncio.Event().wait()
@@ -109,13 +129,20 @@ async def _serve_temporal(settings: NodeSettings, agent: NodeAgent, health: Heal
             await asyncio.sleep(_RECONNECT_SECONDS)
 
 
-def host_worker(client: Client, node_name: str, activities: HostActivities) -> Worker:
+def host_worker(client: Client, node_name: str, activities: HostActivities, jobs: HostJobActivities) -> Worker:
     """The worker of one node's queue: activities alone, never versioned, one poller (facts: Temporal, 1.7)."""
     return Worker(
         client,
         task_queue=node_queue(node_name),
-        activities=[activities.probe_host, activities.reset_gpus, activities.reboot_host],
-        max_concurrent_activities=2,
+        activities=[
+            activities.probe_host,
+            activities.reset_gpus,
+            activities.reboot_host,
+            jobs.ask_checkpoint,
+            jobs.withdraw_request,
+        ],
+        # A burn-in lasts minutes; a job on the node must not wait for it to be asked for a checkpoint.
+        max_concurrent_activities=3,
         max_concurrent_activity_task_polls=1,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,

@@ -1,11 +1,11 @@
-"""The small HTTP server of every long-running process: `/healthz`, `/readyz` and `/metrics`.
+"""The small HTTP server of every long-running process: `/healthz`, `/readyz`, `/metrics`, and pages of its own.
 
 It runs in the process's own event loop on purpose: a loop that hangs does not answer, and the kubelet restarts the
 container. Which parts must be alive and ready is said by the process through `Health`; nothing is decided here.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,6 +13,11 @@ from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+
+Page = Callable[[], Awaitable[bytes]]
+"""Makes a page of JSON anew for each request. Raises LookupError, with the reason in words, where there is none now."""
+
+NO_PAGES: Final[Mapping[str, Page]] = {}
 
 _IDLE_SECONDS: Final = 10.0
 _SHUTDOWN_SECONDS: Final = 1.0
@@ -57,11 +62,15 @@ class Health:
 
 @asynccontextmanager
 async def serve(
-    health: Health, host: str, port: int, registry: CollectorRegistry = REGISTRY
+    health: Health,
+    host: str,
+    port: int,
+    registry: CollectorRegistry = REGISTRY,
+    pages: Mapping[str, Page] = NO_PAGES,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve while the block runs; gives the address bound to, which tells the port where 0 was asked for.
 
-    Raises OSError if the address cannot be bound.
+    `pages` are further ones by their path, e.g. `/ranks`. Raises OSError if the address cannot be bound.
     """
 
     async def metrics(_: web.Request) -> web.Response:
@@ -75,6 +84,7 @@ async def serve(
 
     application = web.Application()
     application.add_routes([web.get("/metrics", metrics), web.get("/healthz", alive), web.get("/readyz", ready)])
+    application.add_routes([web.get(path, _serving(page)) for path, page in pages.items()])
     runner = web.AppRunner(
         application, access_log=None, keepalive_timeout=_IDLE_SECONDS, shutdown_timeout=_SHUTDOWN_SECONDS
     )
@@ -85,6 +95,16 @@ async def serve(
         yield str(bound_host), int(bound_port)
     finally:
         await runner.cleanup()
+
+
+def _serving(page: Page) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        try:
+            return web.Response(body=await page(), content_type="application/json")
+        except LookupError as reason:
+            return web.Response(status=503, text=f"{reason}\n")
+
+    return answer
 
 
 def _answer(problems: tuple[str, ...]) -> web.Response:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from sickbay.names import RANK_DIR
 from simulator.clock import Clock
 from simulator.host.agent import GRACE_SECONDS, Agent
 from simulator.host.control import HostControl, ProgramEnd
@@ -294,6 +295,8 @@ class HostMachine:
             "SICKBAY_COPY_FLOOR": "0",
             "SICKBAY_REBOOT_COMMAND": shlex.quote(str(programs.reboot)),
             "SICKBAY_STATE_DIR": str(self.folder / "disk"),
+            "SICKBAY_RANK_DIR": str(self.folder / "host" / RANK_DIR.lstrip("/")),
+            "SICKBAY_HOST_IP": "127.0.0.1",
             "SICKBAY_EXPECTED_GPUS": str(self.instance_type.gpus),
             "SICKBAY_SIM_GPU_STATE": str(self.driver.state_file),
         }

@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from health.api_server import ApiServer
 from health.publisher import FIELD_MANAGER, Publisher
 from sickbay.conditions import FaultsAnnotation, Inventory
-from sickbay.names import ANNOTATION_FAULTS, CONDITION_GPU, CONDITIONS
+from sickbay.names import ANNOTATION_FAULTS, ANNOTATION_RANKS, CONDITION_GPU, CONDITIONS
 from tests.eventually import eventually
 from tests.kube_under_test import KubeUnderTest
 
@@ -185,3 +186,28 @@ async def test_an_api_server_that_is_away_is_told_and_the_agent_goes_on(tmp_path
         await eventually(lambda: publisher.problem.startswith("no answer from http://127.0.0.1:9"))
         node.log.write(XID_119)
         await eventually(lambda: bool(publisher._agent.report().faults))
+
+
+async def test_the_page_of_the_ranks_is_named_where_it_is_served_and_only_there(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    node = Node(tmp_path)
+    server = api_server(cluster.server, tmp_path)
+    url = "http://10.0.0.7:9465/ranks"
+
+    async def named() -> str | None:
+        found: str | None = (await cluster.node())["metadata"]["annotations"].get(ANNOTATION_RANKS)
+        return found
+
+    async with server, node.agent() as agent:
+        for rank_url, expected in ((url, url), ("", None)):
+            publisher = Publisher(server, NAME, agent, 3600)
+            publisher.rank_url = rank_url
+            running = asyncio.create_task(publisher.run())
+            await eventually(partial(has_published, publisher))
+            running.cancel()
+            assert await named() == expected
+
+
+def has_published(publisher: Publisher) -> bool:
+    return not publisher.problem

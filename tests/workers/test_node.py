@@ -17,8 +17,10 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.host import HostActivities, ProbeRequest
-from sickbay.names import ANNOTATION_FAULTS, CONDITION_GPU, CONDITIONS, node_queue
+from health.rank_reporter import Reporter
+from sickbay.names import ANNOTATION_FAULTS, ANNOTATION_RANKS, CONDITION_GPU, CONDITIONS, node_queue
 from sickbay.nodes import HostProbe
+from sickbay.ranks.model import NodeRanks
 from simulator.host.machine import HostMachine
 from simulator.kube import KubeServer
 from tests.eventually import eventually
@@ -60,6 +62,13 @@ class Cluster:
     async def boot_id(self) -> str:
         node = await self._server.request("GET", f"/api/v1/nodes/{NAME}")
         return str(json.loads(node["metadata"].get("annotations", {}).get(ANNOTATION_FAULTS, "{}")).get("boot_id", ""))
+
+    async def rank_url(self) -> str:
+        node = await self._server.request("GET", f"/api/v1/nodes/{NAME}")
+        return str(node["metadata"].get("annotations", {}).get(ANNOTATION_RANKS, ""))
+
+    async def names_a_page(self) -> bool:
+        return bool(await self.rank_url())
 
     async def is_of(self, boot_id: str) -> bool:
         return await self.boot_id() == boot_id
@@ -167,6 +176,27 @@ async def test_faults_are_published_while_temporal_is_away(tmp_path: Path, monke
         await eventually(lambda: cluster.shows("False"))
         await eventually(lambda: says(machine, "/readyz", "temporal: starting\n"))
         assert (await get(machine, "/healthz"))[0] == 200
+
+
+async def test_what_a_rank_reports_is_on_the_page_that_the_node_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(tmp_path, monkeypatch) as cluster, node_process(tmp_path, monkeypatch) as machine:
+        await eventually(lambda: cluster.shows("True"))
+        await eventually(cluster.names_a_page)
+        folder = machine.folder / "host" / "run" / "sickbay" / "ranks"
+        await eventually(folder.is_dir)
+        reporter = Reporter(str(folder / "ml_llama" / "1"), "ml/llama", 1, {"rank": 5})
+        reporter.step(17, compute_ms=40)
+        url = await cluster.rank_url()
+
+        async def told() -> bool:
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                page = NodeRanks.model_validate_json(await answer.read())
+            assert (page.node, page.boot_id) == (NAME, machine.boot_id)
+            return [(window.place.rank, window.last_step) for window in page.windows] == [(5, 17)]
+
+        await eventually(told)
 
 
 @pytest.mark.asyncio(loop_scope="session")

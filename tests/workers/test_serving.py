@@ -60,3 +60,18 @@ async def test_an_address_in_use_is_an_error_at_start() -> None:
         with pytest.raises(OSError, match="address already in use"):
             async with serve(Health(), host, port, CollectorRegistry()):
                 pass
+
+
+async def test_further_pages_are_made_anew_for_each_request_and_say_why_there_is_none() -> None:
+    answers = [b'{"step": 1}', b'{"step": 2}']
+
+    async def ranks() -> bytes:
+        if not answers:
+            raise LookupError("the disk does not answer")
+        return answers.pop(0)
+
+    async with serve(Health(), "127.0.0.1", 0, CollectorRegistry(), {"/ranks": ranks}) as (host, port):
+        url = f"http://{host}:{port}/ranks"
+        assert await get(url) == (200, '{"step": 1}')
+        assert await get(url) == (200, '{"step": 2}')
+        assert await get(url) == (503, "the disk does not answer\n")
