@@ -115,12 +115,21 @@ class NodeInfo(KubeObject):
     boot_id: str = Field(default="", alias="bootID")
 
 
+class NodeAddress(KubeObject):
+    """Where a node can be reached."""
+
+    type: str = ""
+    """`InternalIP`, `ExternalIP`, `Hostname`, ..."""
+    address: str = ""
+
+
 class NodeStatus(KubeObject):
     """How a node stands."""
 
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
+    addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
 
 
