@@ -207,15 +207,41 @@ class PodSpec(KubeObject):
     resource_claims: tuple[JsonValue, ...] = ()
 
 
+class Terminated(KubeObject):
+    """How a container ended."""
+
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+
+
+class Waiting(KubeObject):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(KubeObject):
+    """Since when a container runs."""
+
+    started_at: AwareDatetime | None = None
+
+
 class ContainerState(KubeObject):
     """What a container does; exactly one key is there."""
 
-    terminated: JsonValue = None
+    terminated: Terminated | None = None
+    waiting: Waiting | None = None
+    running: Running | None = None
 
 
 class ContainerStatus(KubeObject):
     """One container as the kubelet last told it."""
 
+    name: str = ""
     state: ContainerState = ContainerState()
 
 
@@ -223,8 +249,12 @@ class PodStatus(KubeObject):
     """How a pod stands."""
 
     phase: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = Field(default="", alias="podIP")
     start_time: AwareDatetime | None = None
     conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
