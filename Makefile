@@ -63,9 +63,10 @@ format: $(READY) ## put the code in the house's format
 	$(BIN)/ruff format .
 
 .PHONY: bench
-bench: $(READY) ## measure the kernel-log scanner against grep on 1 GB, and the node agent at rest
+bench: $(READY) ## measure the kernel-log scanner against grep on 1 GB, the node agent at rest, and a reported step
 	$(BIN)/python benchmarks/kernel_log.py
 	$(BIN)/python benchmarks/footprint.py
+	$(BIN)/python benchmarks/rank_reporter.py
 
 .PHONY: lock
 lock: $(READY) ## resolve the dependencies anew into the lock files

@@ -56,6 +56,8 @@ ROTATE_BYTES = 1_000_000
 """A file that is longer is set aside under `.old`, in the place of the one before."""
 WAITING_LINES = 10_000
 """Lines that wait for a disk at most; the oldest are given up first."""
+GATHER_SECONDS = 0.2
+"""Between two writes: each takes the interpreter's lock from the training script for a moment."""
 RETRY_SECONDS = 60.0
 """Between two tries once writing has failed."""
 FAILURES_BORNE = 3
@@ -73,9 +75,9 @@ class Reporter:
 
     def __init__(self, folder: str | None, job: str, attempt: int, place: dict[str, Any]) -> None:
         """`folder` is the attempt's; None makes a reporter that does nothing. Scripts use `from_environment`."""
-        self._job = job
-        self._attempt = attempt
-        self._place = place
+        # The same in every line, and so made once.
+        always = {"job": job, "attempt": attempt, "place": place}
+        self._beginning = json.dumps(always, separators=(",", ":"))[:-1] + ","
         self._request = os.path.join(folder, REQUEST_FILE) if folder else ""
         self._answered = ""
         self._timed = dict.fromkeys(_PARTS, 0.0)
@@ -132,16 +134,13 @@ class Reporter:
             spent = {part + "_ms": _bounded(value + self._timed[part], 1e11) for part, value in zip(_PARTS, given)}  # noqa: B905
             self._timed = dict.fromkeys(_PARTS, 0.0)
             line = {
-                "job": self._job,
-                "attempt": self._attempt,
-                "place": self._place,
                 "step": int(step),
                 "at": round(time.time(), 3),
                 "tokens": _bounded(tokens, 1e30),
                 "so_far": self._count(int(step), spent),
             }
             line.update(spent)
-            self._writer.put(json.dumps(line, separators=(",", ":")))
+            self._writer.put(self._beginning + json.dumps(line, separators=(",", ":"))[1:])
         except Exception as error:  # noqa: BLE001 - training goes on, whatever a script hands over
             self._writer.complain(error)
 
@@ -171,7 +170,8 @@ class Reporter:
             self._writer.close(seconds)
 
     def _requested(self) -> str:
-        if not self._request:
+        # Nearly always there is none, which this tells without the cost of an exception.
+        if not self._request or not os.access(self._request, os.F_OK):
             return ""
         try:
             with open(self._request, encoding="utf-8", errors="replace") as file:
@@ -201,7 +201,7 @@ class _Writer:
     def __init__(self, folder: str, name: str) -> None:
         self._path = os.path.join(folder, name)
         self._lines: deque[str] = deque(maxlen=WAITING_LINES)
-        self._wake = threading.Event()
+        self._wake, self._hurry = threading.Event(), threading.Event()
         self._process = 0
         self._put = self._done = 0
         """Lines handed over, and lines that the thread is through with."""
@@ -214,7 +214,7 @@ class _Writer:
         self._put += 1
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._wake = threading.Event()
+            self._wake, self._hurry = threading.Event(), threading.Event()
             threading.Thread(target=self._run, name="rank-reporter", daemon=True).start()
             atexit.register(self.close, 1.0)
         self._wake.set()
@@ -222,8 +222,10 @@ class _Writer:
     def close(self, seconds: float) -> None:
         """Wait for the thread to have written everything."""
         until = time.monotonic() + seconds
+        self._hurry.set()
         while self._process == os.getpid() and self._done < self._put and time.monotonic() < until:
             time.sleep(0.002)
+        self._hurry.clear()
 
     def complain(self, error: Exception) -> None:
         """One warning, and no more."""
@@ -235,6 +237,7 @@ class _Writer:
     def _run(self) -> None:
         while True:
             self._wake.wait()
+            self._hurry.wait(GATHER_SECONDS)
             self._wake.clear()
             put = self._put
             try:
@@ -254,9 +257,7 @@ class _Writer:
             lines.append(self._lines.popleft())
         if not lines:
             return
-        os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self._path, flags, 0o644)
+        descriptor = self._open()
         try:
             # After a failed write the file may end in half a line.
             text = ("\n" * (self._failures > 0) + "\n".join(lines) + "\n").encode("utf-8")
@@ -267,6 +268,14 @@ class _Writer:
             os.close(descriptor)
         if full:
             os.replace(self._path, self._path + ".old")
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(self._path, flags, 0o644)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            return os.open(self._path, flags, 0o644)
 
 
 def _number(text: str | None) -> int | None:
