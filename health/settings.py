@@ -130,7 +130,7 @@ class NodeSettings(BaseSettings):
 
     rank_dir: Path = Path(RANK_DIR)
     """A folder of the host that training pods mount too: their ranks' reports (`health/rank_reporter.py`)."""
-    rank_seconds: float = Field(default=60, gt=0, le=600)
+    rank_seconds: float = Field(default=60, ge=0.1, le=600)
     """Length of a window of steps; ranks are judged by medians of it, over six of them."""
     rank_url: str = Field(default="", pattern=r"^(https?://[^/]+/.*)?$")
     """Where the controller fetches the ranks' page; without it, our port at `host_ip`, and nowhere without that."""

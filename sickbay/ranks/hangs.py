@@ -15,6 +15,8 @@ STEPS: Final = 3
 """Usual steps without a step that make a hang (facts: training, 5: Unicron)."""
 PAUSE: Final = 1.5
 """The longest pause that was none, times this: the next checkpoint may take a little longer than the last."""
+LONGEST: Final = timedelta(days=366)
+"""Silence that is told; a longer one is a clock's."""
 BEHIND_MOST: Final = 64
 """Ranks named at most."""
 
@@ -40,7 +42,7 @@ def hang(pages: Sequence[NodeRanks], pace: Pace, floor: timedelta, ranks_expecte
     behind = sorted({window.place.rank for window in windows if window.last_step < last})
     usual = "" if pace.step is None else f", where one usually takes {pace.step.total_seconds():.3g} s"
     return Hang(
-        since=now - silence,
+        since=now - min(silence, LONGEST),
         last_step=last,
         limit=most,
         behind=tuple(behind[:BEHIND_MOST]),

@@ -71,31 +71,31 @@ class RankWindow(Frozen):
     """The steps of one rank in one window of a node's collector."""
 
     job: str
-    attempt: int
+    attempt: Number
     place: RankPlace
     node: str
-    number: int = 0
+    number: Number = 0
     """Which window of this node's clock; two looks that show one number show the same steps."""
-    first_step: int
+    first_step: Number
     """The first step that this attempt ever told."""
-    last_step: int
+    last_step: Number
     first_at: AwareDatetime
     """End of the first step that this attempt ever told, by the host's clock."""
     last_at: AwareDatetime
-    steps: int
+    steps: Number
     """Steps in this window."""
-    step_ms: float
+    step_ms: Milliseconds
     """Median of the whole step."""
-    compute_ms: float
-    collective_ms: float
-    data_ms: float
-    checkpoint_ms: float = 0
-    longest_gap_ms: float = 0
+    compute_ms: Milliseconds
+    collective_ms: Milliseconds
+    data_ms: Milliseconds
+    checkpoint_ms: Milliseconds = 0
+    longest_gap_ms: Milliseconds = 0
     """The longest pause between two steps of the whole attempt so far."""
-    checkpoint_ms_total: float
+    checkpoint_ms_total: Milliseconds
     """Over the whole attempt so far."""
-    restore_ms_total: float = 0
-    tokens: float
+    restore_ms_total: Milliseconds = 0
+    tokens: Work
     """Median of the work in a step."""
 
 

@@ -39,7 +39,7 @@ def learned(pace: Pace, windows: Sequence[RankWindow]) -> Pace:
 def all_slow(pace: Pace, windows: Sequence[RankWindow]) -> str:
     """What to say if the steps of all take longer than this job's own pace; empty if they do not."""
     now = step_now(windows)
-    if now is None or pace.step is None or pace.steps_seen < ENOUGH_STEPS or now < ALL_SLOW * pace.step:
+    if now is None or not pace.step or pace.steps_seen < ENOUGH_STEPS or now < ALL_SLOW * pace.step:
         return ""
     more, usual = (now / pace.step - 1) * 100, pace.step.total_seconds()
     return (
@@ -58,8 +58,7 @@ def _step(pace: Pace, seen: int, windows: Sequence[RankWindow]) -> timedelta | N
     now = step_now(windows)
     if now is None or pace.step is None:
         return now if pace.step is None else pace.step
-    fresh = now * (seen - pace.steps_seen)
-    known = min(pace.step * pace.steps_seen, MEMORY)
-    if known + fresh == timedelta(0):
-        return pace.step
-    return pace.step + (now - pace.step) * min(1.0, fresh / (known + fresh))
+    # In seconds as numbers: a time of any size times a number of any size is no `timedelta`.
+    fresh = now.total_seconds() * (seen - pace.steps_seen)
+    known = min(pace.step.total_seconds() * pace.steps_seen, MEMORY.total_seconds())
+    return pace.step + (now - pace.step) * (fresh / (known + fresh) if fresh > 0 else 0.0)

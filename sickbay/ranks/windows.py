@@ -75,7 +75,7 @@ class RankTrack:
             first_at=_moment(so_far.first_at),
             last_at=_moment(newest.at),
             steps=newest.step - samples[0].step + 1,
-            step_ms=round(self._step_ms(newest), 3),
+            step_ms=min(round(self._step_ms(newest), 3), _MOST),
             compute_ms=median(sample.compute_ms for sample in samples),
             collective_ms=median(sample.collective_ms for sample in samples),
             data_ms=median(sample.data_ms for sample in samples),

@@ -17,6 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.host import HostActivities, ProbeRequest
+from activities.host_jobs import AskCheckpoint, CheckpointAsked, HostJobActivities
 from health.rank_reporter import Reporter
 from sickbay.names import ANNOTATION_FAULTS, ANNOTATION_RANKS, CONDITION_GPU, CONDITIONS, node_queue
 from sickbay.nodes import HostProbe
@@ -45,6 +46,21 @@ class Probe:
             schedule_to_start_timeout=timedelta(seconds=30),
             start_to_close_timeout=timedelta(seconds=30),
             heartbeat_timeout=timedelta(seconds=10),
+        )
+
+
+@workflow.defn(sandboxed=False)
+class Ask:
+    """Asks a node's ranks for a checkpoint, as a training job does."""
+
+    @workflow.run
+    async def run(self, node_name: str) -> CheckpointAsked:
+        return await workflow.execute_activity_method(
+            HostJobActivities.ask_checkpoint,
+            AskCheckpoint(job="ml/llama", attempt=1, request_id="incident-demo-a"),
+            task_queue=node_queue(node_name),
+            schedule_to_start_timeout=timedelta(seconds=30),
+            start_to_close_timeout=timedelta(seconds=30),
         )
 
 
@@ -129,7 +145,7 @@ async def get(machine: HostMachine, path: str) -> tuple[int, str]:
 async def prober(temporal: WorkflowEnvironment) -> AsyncIterator[str]:
     """A worker for the workflow of this test; gives its task queue."""
     queue = f"probe-{uuid.uuid4()}"
-    async with Worker(temporal.client, task_queue=queue, workflows=[Probe]):
+    async with Worker(temporal.client, task_queue=queue, workflows=[Probe, Ask]):
         yield queue
 
 
@@ -207,6 +223,8 @@ async def test_repairs_are_served_while_the_api_server_is_away(
     address = dev_server.client.service_client.config.target_host
     async with node_process(tmp_path, monkeypatch, address) as machine, prober(dev_server) as queue:
         assert (await probe(dev_server, queue)).gpus_answered
+        asked = await dev_server.client.execute_workflow(Ask.run, NAME, id=f"{queue}-ask", task_queue=queue)
+        assert "no rank of this attempt" in asked.why
         await eventually(lambda: answers(machine, "/readyz", 503))
         assert "kubernetes: " in (await get(machine, "/readyz"))[1]
 

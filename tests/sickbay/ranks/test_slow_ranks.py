@@ -1,12 +1,12 @@
 import random
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sickbay.ranks.model import NodeRanks, SlowCause
+from sickbay.ranks.model import NodeRanks, RankPlace, RankWindow, SlowCause
 from tests.sickbay.ranks.jobs import Job, Rank
 
 SLOW = Rank(compute_ms=1170)
@@ -247,3 +247,48 @@ def test_skewed_clocks_blame_nobody(size: int, skews: list[timedelta]) -> None:
     clocks = {f"node-{number:03d}": skew for number, skew in enumerate(skews)}
     look = Job([Rank() for _ in range(size)], clocks=clocks).run(WINDOWS)
     assert (look.slow, look.hang, look.all_slow) == ((), None, "")
+
+
+times = st.datetimes(timezones=st.just(UTC))
+lengths = st.floats(0, 1e12)
+numbers = st.integers(0, 2**53)
+windows = st.builds(
+    RankWindow,
+    job=st.just("ml/llama"),
+    attempt=st.just(1),
+    place=st.builds(RankPlace, rank=st.integers(0, 6), gpu_uuid=st.just("")),
+    node=st.sampled_from(["node-000", "node-001"]),
+    number=numbers,
+    first_step=numbers,
+    last_step=numbers,
+    first_at=times,
+    last_at=times,
+    steps=numbers,
+    step_ms=lengths,
+    compute_ms=lengths,
+    collective_ms=lengths,
+    data_ms=lengths,
+    checkpoint_ms=lengths,
+    longest_gap_ms=lengths,
+    checkpoint_ms_total=lengths,
+    restore_ms_total=lengths,
+    tokens=st.floats(0, 1e30),
+)
+any_page = st.builds(
+    NodeRanks,
+    node=st.sampled_from(["node-000", "node-001"]),
+    boot_id=st.just("boot-1"),
+    at=times,
+    window=st.just(timedelta(minutes=1)),
+    windows=st.lists(windows, max_size=7).map(tuple),
+    unreadable=st.just(()),
+)
+
+
+@given(st.lists(st.lists(any_page, max_size=3), min_size=1, max_size=4))
+def test_whatever_pages_say_they_are_judged(looks: list[list[NodeRanks]]) -> None:
+    training = job()
+    for pages in looks:
+        look = training.look(pages)
+        assert look.reporting + len(look.silent) == 8
+        training.minute += 1
