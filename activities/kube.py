@@ -131,6 +131,20 @@ async def call(
         raise PassingError(f"{method} {resource}: the answer is no {answer.__name__}: {error}") from error
 
 
+async def read_text(api: ApiClient, resource: str, *, query: Mapping[str, str] | None = None, most: int) -> bytes:
+    """What a subresource answers that is no JSON, such as a pod's log: its end, at most so many bytes.
+
+    Raises as `call` does.
+    """
+    try:
+        code, headers, text = await _send(api, "GET", resource, query or {}, None)
+    except (TimeoutError, aiohttp.ClientError, OSError, ConfigException) as error:
+        raise PassingError(f"GET {resource}: no answer from the Kubernetes API: {error!r}") from error
+    if not 200 <= code < 300:
+        raise _refusal_error(f"GET {resource}", code, headers, text)
+    return text[-most:]
+
+
 async def _send(
     api: ApiClient, method: Method, resource: str, query: Mapping[str, str], body: Body | None
 ) -> tuple[int, Mapping[str, str], bytes]:

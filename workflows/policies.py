@@ -32,6 +32,10 @@ LOOK: Final = CallOptions(
 )
 """A look, or a mark without which nothing can go on. Past the deadline the incident says that the outside is silent,
 and asks again."""
+LISTING: Final = CallOptions(
+    start_to_close_timeout=timedelta(minutes=5), schedule_to_close_timeout=timedelta(minutes=20), retry_policy=PATIENT
+)
+"""A listing of a store, which may hold a hundred thousand objects."""
 UNDO: Final = CallOptions(start_to_close_timeout=CALL, schedule_to_close_timeout=UNDO_DEADLINE, retry_policy=PATIENT)
 """Undoing one mark."""
 

@@ -55,6 +55,8 @@ class AttemptRecord(Frozen):
     samples: tuple[StepSample, ...] = ()
     durable_step: int | None = None
     """Newest checkpoint that may be resumed from at its end."""
+    progress_at: AwareDatetime | None = None
+    """When something newer than ever before last became durable."""
     stopped_at: AwareDatetime | None = None
     """When its last step ended or it was stopped: from then to `noticed_at` is detection."""
     noticed_at: AwareDatetime | None = None

@@ -11,7 +11,9 @@ from pydantic import Field, JsonValue, model_validator
 
 from sickbay.checkpoints.model import CheckpointPlace, ResumeChoice
 from sickbay.model import Frozen
-from sickbay.training.attempts import Placement
+from sickbay.ranks.model import Pace, SlowRank
+from sickbay.training.attempts import AttemptLook, AttemptPlan, Placement
+from sickbay.training.handshake import NodeTrouble
 from sickbay.training.history import JobHistory
 from sickbay.training.verdicts import FailureVerdict
 
@@ -223,16 +225,35 @@ class CarriedJob(Frozen):
     stage_since: datetime
     history: JobHistory
     seen_requests: tuple[str, ...] = ()
+    cancelled_by: str = ""
+    restart_by: str = ""
     timeline: tuple[JobTimelineEntry, ...] = ()
     held_for: str = ""
     held_since: datetime | None = None
     paused_by: str = ""
     resume_override: int | None = None
     """The step a person chose to resume from."""
-    troubles: tuple[JsonValue, ...] = ()
-    """Open `handshake.NodeTrouble`s, as JSON."""
-    waiting_for: str = ""
-    waiting_until: datetime | None = None
+    troubles: tuple[NodeTrouble, ...] = ()
+    """Of nodes that are about to be disrupted, the newest word of each incident."""
+    answered: tuple[str, ...] = ()
+    """Incidents that were told that the job has left their node."""
+    plan: AttemptPlan | None = None
+    """Of the attempt that may still run; None between attempts."""
+    look: AttemptLook | None = None
+    """The last one at it."""
+    pace: Pace = Pace()
+    slow: tuple[SlowRank, ...] = ()
+    sized_at: datetime | None = None
+    """When the attempt's size was chosen: it stays for a while."""
+    not_before: datetime | None = None
+    """The next attempt waits for this."""
+    planned_at: datetime | None = None
+    """When the next attempt was decided on."""
+    resume: ResumeChoice | None = None
+    checkpoint_steps: tuple[int, ...] = ()
+    """Steps of whole checkpoints at the last listing, newest first."""
+    capacity_told: bool = False
+    """People were told that it waits for capacity."""
 
 
 class JobView(Frozen):

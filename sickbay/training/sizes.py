@@ -52,3 +52,16 @@ def _size(elastic: Elasticity, nodes: int) -> Size | None:
     if rest or micro_batches % replicas:
         return None
     return Size(nodes=nodes, accumulation=micro_batches // replicas)
+
+
+def size_to_ask_for(spec: TrainingSpec, template_nodes: int, fitting: int) -> Size:
+    """The size of the next attempt: what fits now, else the smallest that may wait for room.
+
+    Waiting pods are what makes an autoscaler bring nodes; a job that waited without them would wait for ever.
+    """
+    size = next_size(spec, template_nodes, fitting)
+    if size is not None:
+        return size
+    elastic = spec.elasticity
+    smallest = sizes_of(elastic)[-1:] if elastic is not None else ()
+    return smallest[0] if smallest else Size(nodes=template_nodes)
