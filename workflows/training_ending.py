@@ -4,9 +4,6 @@ Called by the training workflow. The next attempt may only begin once this one c
 waited for here, and where it cannot be had a person decides.
 """
 
-from datetime import timedelta
-from typing import Final
-
 from temporalio import workflow
 
 from activities.job_evidence import EvidenceRequest
@@ -22,9 +19,6 @@ from workflows.outside import HostSilentError, OutsideError
 from workflows.training_calls import TrainingCalls
 from workflows.training_record import TrainingRecord
 from workflows.training_waits import JobOver, TrainingWaits
-
-LEFT_FOR: Final = timedelta(days=7)
-"""How long a node that the job had to leave is kept off, unless its incident is over before."""
 
 
 class AttemptEnding:
@@ -60,7 +54,6 @@ class AttemptEnding:
         record = self._record
         record.remember(bookkeeping.stopped(record.history, AttemptEnd.STOPPED, why, workflow.now()))
         await self._remove(look)
-        record.keep_off(blame.left_nodes(record.state.troubles, workflow.now(), LEFT_FOR))
         starts = [each.planned_at for each in record.history.attempts]
         free = budgets.next_free(starts, self._spec.budgets.disruptions_per_hour, workflow.now())
         record.change(not_before=free, planned_at=workflow.now())

@@ -118,7 +118,7 @@ class TrainingJob:
             await self._attempt.go_on()
         elif record.state.cancelled_by:
             raise JobOver(JobOutcome.CANCELLED, f"cancelled by {record.state.cancelled_by}")
-        elif self._is_late():
+        elif record.late:
             raise JobOver(JobOutcome.TIMED_OUT, f"not done within {self._spec.deadlines.total}")
         elif record.state.paused_by:
             await self._while_paused()
@@ -126,10 +126,6 @@ class TrainingJob:
             await self._while_held()
         else:
             await self._begin()
-
-    def _is_late(self) -> bool:
-        total = self._spec.deadlines.total
-        return total is not None and workflow.now() >= self._start.submitted_at + total
 
     async def _while_paused(self) -> None:
         record = self._record
@@ -213,6 +209,7 @@ class TrainingJob:
         room = await self._waits.until_answered(lambda: self._calls.capacity(ref, kept_off))
         if room is None:
             return None
+        kept_off = tuple(each for each in kept_off if each.node not in room.renewed)
         size = sizes.size_to_ask_for(self._spec, template, len(room.fitting))
         return AttemptPlan(
             ref=ref,

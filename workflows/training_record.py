@@ -1,4 +1,4 @@
-"""What a training job knows of itself: changed by its handlers and its loop, seen by people, taken over by the next run.
+"""What a training job knows of itself: changed by its handlers and its loop, seen by people, kept by the next run.
 
 Only bookkeeping: every rule is asked of `sickbay.training`. Nothing here waits or calls.
 """
@@ -14,6 +14,7 @@ from sickbay import search_attributes
 from sickbay.ranks.outcome import in_words
 from sickbay.training import exclusions
 from sickbay.training.attempts import AttemptRef, Exclusion
+from sickbay.training.blame import left_node
 from sickbay.training.commands import JobSituation
 from sickbay.training.handshake import NodeOver, NodeTrouble, Urgency
 from sickbay.training.history import JobHistory
@@ -83,6 +84,12 @@ class TrainingRecord:
         return bool(state.cancelled_by or state.paused_by or state.restart_by) or (
             workflow.cancellation_reason() is not None
         )
+
+    @property
+    def late(self) -> bool:
+        """Whether its whole time is over."""
+        total = self.spec.deadlines.total
+        return total is not None and workflow.now() >= self.start.submitted_at + total
 
     def pressing(self) -> tuple[NodeTrouble, ...]:
         """Troubles of nodes in use that ask it to leave at once, or whose time is up."""
@@ -166,6 +173,7 @@ class TrainingRecord:
         others = tuple(one for one in self.state.troubles if one.incident_id != trouble.incident_id)
         answered = tuple(one for one in self.state.answered if one != trouble.incident_id)
         self.change(troubles=(*others, trouble), answered=answered)
+        self.keep_off([left_node(trouble, workflow.now())])
         self.note(f"{trouble.node.name} is about to be disrupted ({', '.join(trouble.codes) or trouble.rung})")
 
     def forget(self, over: NodeOver) -> None:
@@ -177,9 +185,8 @@ class TrainingRecord:
         if over.well:
             known = exclusions.ended(self.history.exclusions, over.node.name, workflow.now())
             self.remember(self.history.model_copy(update={"exclusions": known}))
-        self.note(
-            f"{over.node.name}: its incident is over, and it is {'well' if over.well else 'not known to be well'}"
-        )
+        how = "well" if over.well else "not known to be well"
+        self.note(f"{over.node.name}: its incident is over, and it is {how}")
 
     def knows(self, command: JobCommand) -> bool:
         """Whether this very order was taken before."""

@@ -172,3 +172,5 @@ class CapacityLook(Frozen):
     """Names of nodes that fit the template, are well, not excluded, and have room or hold this job's own pods."""
     unfit: tuple[str, ...] = ()
     """Nodes that match the template and cannot, each with its reason."""
+    renewed: tuple[str, ...] = ()
+    """Excluded nodes whose name another node bears by now: that one is not excluded."""

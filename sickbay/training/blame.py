@@ -5,11 +5,11 @@ that follows one node over different jobs (`sickbay.suspicions`).
 """
 
 import re
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sickbay.training.attempts import Exclusion
 from sickbay.training.evidence import Evidence
+from sickbay.training.exclusions import HARDWARE_FOR
 from sickbay.training.handshake import NodeTrouble
 from sickbay.training.verdicts import FailureClass, FailureVerdict
 
@@ -38,15 +38,12 @@ def is_explained(verdict: FailureVerdict) -> bool:
     return verdict.failure_class in _EXPLAINED or any(blamed.hardware for blamed in verdict.blamed)
 
 
-def left_nodes(troubles: Iterable[NodeTrouble], now: datetime, duration: timedelta) -> tuple[Exclusion, ...]:
-    """Nodes that are about to be disrupted: kept off until their incident is over, and not for ever."""
-    return tuple(
-        Exclusion(
-            node=one.node.name,
-            node_uid=one.node.uid,
-            reason=f"{one.incident_id}: {', '.join(one.codes) or one.rung}",
-            since=now,
-            until=now + duration,
-        )
-        for one in troubles
+def left_node(trouble: NodeTrouble, now: datetime) -> Exclusion:
+    """A node that is about to be disrupted: kept off until its incident is over, and not for ever."""
+    return Exclusion(
+        node=trouble.node.name,
+        node_uid=trouble.node.uid,
+        reason=f"{trouble.incident_id}: {', '.join(trouble.codes) or trouble.rung}",
+        since=now,
+        until=now + HARDWARE_FOR,
     )

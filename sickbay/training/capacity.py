@@ -31,13 +31,17 @@ class Need(Frozen):
 
 def look(nodes: Iterable[Node], pods: Iterable[Pod], need: Need, now: datetime) -> CapacityLook:
     """Every node that could take a pod, and why others that match cannot."""
-    kept_off = {each.node: each.reason for each in live(need.exclusions, now) if not each.soft}
+    nodes = sorted(nodes, key=lambda node: node.metadata.name)
+    uids = {node.metadata.name: node.metadata.uid for node in nodes}
+    hard = [each for each in live(need.exclusions, now) if not each.soft]
+    renewed = [each.node for each in hard if each.node_uid and uids.get(each.node, each.node_uid) != each.node_uid]
+    kept_off = {each.node: each.reason for each in hard if each.node not in renewed}
     held: dict[str, int] = {}
     for pod in pods:
         if pod.status.phase not in ("Succeeded", "Failed") and not _is_own(pod, need):
             held[pod.spec.node_name] = held.get(pod.spec.node_name, 0) + _gpus(pod)
     fitting, unfit = [], []
-    for node in sorted(nodes, key=lambda node: node.metadata.name):
+    for node in nodes:
         name = node.metadata.name
         if not _matches(node, need):
             continue
@@ -45,7 +49,9 @@ def look(nodes: Iterable[Node], pods: Iterable[Pod], need: Need, now: datetime) 
             unfit.append(f"{name}: {why}")
         else:
             fitting.append(name)
-    return CapacityLook(observed_at=now, fitting=tuple(fitting), unfit=tuple(unfit[:UNFIT_TOLD]))
+    return CapacityLook(
+        observed_at=now, fitting=tuple(fitting), unfit=tuple(unfit[:UNFIT_TOLD]), renewed=tuple(renewed)
+    )
 
 
 def why_not(node: Node, need: Need, held: int) -> str:
