@@ -7,7 +7,7 @@ over, or something that ranks above it is due.
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from temporalio import workflow
@@ -86,7 +86,7 @@ class RunningAttempt:
         unanswered = [one for one in record.state.troubles if one.incident_id not in record.state.answered]
         return record.ordered or bool(record.pressing()) or bool(unanswered)
 
-    async def _watch(self, until: object, stop: Callable[[], bool]) -> AttemptLook | None:
+    async def _watch(self, until: datetime, stop: Callable[[], bool]) -> AttemptLook | None:
         """One watch; None if something interrupted it, or if the outside did not answer."""
         request = self._request(until)
         handle = self._calls.start_watch(request)
@@ -109,13 +109,13 @@ class RunningAttempt:
             await self._waits.wait(stop, timedelta(seconds=30), "watch again")
             return None
 
-    def _request(self, until: object) -> WatchRequest:
+    def _request(self, until: datetime) -> WatchRequest:
         record, state = self._record, self._record.state
         assert state.plan is not None
         newest = record.history.attempts[-1]
         elastic = self._spec.elasticity
         due = pace_of_job.next_deadline(self._spec, record.history, workflow.now())
-        until_due = min(until, due) if due is not None else until  # type: ignore[type-var]
+        until_due = until if due is None else min(until, due)
         return WatchRequest(
             ref=state.plan.ref,
             until=until_due,
