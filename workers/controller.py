@@ -25,11 +25,16 @@ from temporalio.worker import Worker
 from activities import kube
 from activities.autoscaling import AutoScalingActivities
 from activities.aws_errors import autoscaling_client, ec2_client
+from activities.checkpoints import CheckpointActivities
 from activities.drain import DrainActivities
 from activities.ec2 import Ec2Activities
 from activities.gpu_client_pods import GpuClientPodActivities
 from activities.incidents import IncidentActivities
+from activities.job_evidence import JobEvidenceActivities
 from activities.job_incidents import JobIncidentActivities
+from activities.job_ranks import RankPages
+from activities.job_watch import JobWatchActivities, Rhythm
+from activities.jobs import JobActivities
 from activities.karpenter import KarpenterActivities
 from activities.nodes import NodeActivities
 from sickbay import names
@@ -47,12 +52,13 @@ from workflows.disruption_budget import BudgetInput, DisruptionBudget
 from workflows.node_admission import NodeAdmission
 from workflows.node_incident import NodeIncident
 from workflows.node_suspicions import NodeSuspicions
+from workflows.training_job import TrainingJob
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
 
-WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget, NodeSuspicions)
+WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget, NodeSuspicions, TrainingJob)
 STICKY_TIMEOUT: Final = timedelta(seconds=5)
 """How long the incidents of a killed replica wait before another replica takes them (facts: Temporal, 0.7)."""
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=5)
@@ -219,14 +225,36 @@ def cluster_activities(client: Client, api: ApiClient, settings: ControllerSetti
         incidents.check_holders,
         incidents.open_incident,
         incidents.clear_incident,
-        *job_activities(client, api, policy),
+        *job_activities(client, api, settings, policy),
     ]
 
 
-def job_activities(client: Client, api: ApiClient, policy: Policy) -> list[Any]:
+def job_activities(client: Client, api: ApiClient, settings: ControllerSettings, policy: Policy) -> list[Any]:
     """Those that training jobs call, and that incidents call for them."""
     talk = JobIncidentActivities(client, api, policy.for_pool)
+    jobs, checkpoints, evidence = JobActivities(api), CheckpointActivities(), JobEvidenceActivities(api)
+    watch = JobWatchActivities(
+        jobs,
+        RankPages(api),
+        checkpoints.look,
+        rhythm=Rhythm(
+            look=timedelta(seconds=settings.job_look_seconds),
+            ranks=timedelta(seconds=settings.job_ranks_seconds),
+            checkpoints=timedelta(seconds=settings.job_checkpoints_seconds),
+        ),
+    )
     return [
+        jobs.create_attempt,
+        jobs.observe_attempt,
+        jobs.delete_attempt,
+        jobs.wait_attempt_gone,
+        jobs.look_at_capacity,
+        jobs.post_checkpoint,
+        watch.watch_attempt,
+        evidence.collect_evidence,
+        evidence.classify_failure,
+        checkpoints.list_checkpoints,
+        checkpoints.target_reached,
         talk.tell_jobs,
         talk.tell_jobs_over,
         talk.answer_incident,

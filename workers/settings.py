@@ -73,6 +73,13 @@ class ControllerSettings(BaseSettings):
     """Between two questions to EC2 on status checks, scheduled events and attached EFA interfaces of the GPU nodes,
     which are checked once a minute there; 0 asks nothing. Without AWS credentials nothing is asked either."""
 
+    job_look_seconds: float = Field(default=5, gt=0)
+    """Between two looks at a running attempt's pods: what a failed job waits before anybody knows."""
+    job_ranks_seconds: float = Field(default=15, gt=0)
+    """Between two looks at what its ranks tell."""
+    job_checkpoints_seconds: float = Field(default=30, gt=0)
+    """Between two listings of its checkpoints."""
+
     serve_host: str = "0.0.0.0"
     """Address to serve on: the pod's, since the kubelet and Prometheus ask from outside of it."""
     serve_port: int = Field(default=9464, ge=0, le=65535)

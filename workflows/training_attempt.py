@@ -52,6 +52,9 @@ class RunningAttempt:
             if why := self._why_leave():
                 await self._leave(*why)
                 return
+            if (step := self._record.checkpointed_since()) is not None:
+                await self._leave(f"step {step} is durable", self._record.troubles_here(), step)
+                return
             await self._answer_the_patient()
             began = workflow.now()
             look = await self._watch(workflow.now() + WATCH, self._interrupted)
@@ -218,11 +221,15 @@ class RunningAttempt:
             await self._answer(trouble, kind)
             record.change(answered=(*record.state.answered, trouble.incident_id))
 
-    async def _leave(self, why: str, troubles: tuple[NodeTrouble, ...]) -> None:
-        """Checkpoint as far as that goes, end the attempt, and tell the incidents that wait for it."""
+    async def _leave(self, why: str, troubles: tuple[NodeTrouble, ...], step: int | None = None) -> None:
+        """Checkpoint as far as that goes, end the attempt, and tell the incidents that wait for it.
+
+        `step` is one that has just become durable by itself.
+        """
         record = self._record
         record.note(f"leaves: {why}")
-        step = await self._checkpointed(troubles)
+        if step is None:
+            step = await self._checkpointed(troubles)
         for trouble in troubles:
             kind = AnswerKind.CANNOT if step is None else AnswerKind.CHECKPOINTED
             await self._answer(trouble, kind, step)

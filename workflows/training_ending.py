@@ -54,8 +54,8 @@ class AttemptEnding:
         record = self._record
         record.remember(bookkeeping.stopped(record.history, AttemptEnd.STOPPED, why, workflow.now()))
         await self._remove(look)
-        starts = [each.planned_at for each in record.history.attempts]
-        free = budgets.next_free(starts, self._spec.budgets.disruptions_per_hour, workflow.now())
+        limit = self._spec.budgets.disruptions_per_hour
+        free = budgets.next_free(budgets.starts(record.history), limit, workflow.now())
         record.change(not_before=free, planned_at=workflow.now())
 
     async def _last_checkpoints(self) -> None:

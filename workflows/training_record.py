@@ -96,6 +96,12 @@ class TrainingRecord:
         now = workflow.now()
         return tuple(one for one in self.troubles_here() if one.urgency is Urgency.NOW or one.until <= now)
 
+    def checkpointed_since(self) -> int | None:
+        """A durable step that came by itself since a node in use was to be left at the next checkpoint."""
+        durable = self.history.durable_step
+        waiting = [self.state.steps_at_trouble.get(one.incident_id, 0) for one in self.troubles_here()]
+        return durable if durable is not None and any(durable > step for step in waiting) else None
+
     def troubles_here(self) -> tuple[NodeTrouble, ...]:
         """Troubles of nodes that the running attempt uses."""
         look = self.state.look
@@ -172,7 +178,8 @@ class TrainingRecord:
         """A node is about to be disrupted; a repeat has another deadline."""
         others = tuple(one for one in self.state.troubles if one.incident_id != trouble.incident_id)
         answered = tuple(one for one in self.state.answered if one != trouble.incident_id)
-        self.change(troubles=(*others, trouble), answered=answered)
+        steps = {**self.state.steps_at_trouble, trouble.incident_id: self.history.durable_step or 0}
+        self.change(troubles=(*others, trouble), answered=answered, steps_at_trouble=steps)
         self.keep_off([left_node(trouble, workflow.now())])
         self.note(f"{trouble.node.name} is about to be disrupted ({', '.join(trouble.codes) or trouble.rung})")
 
@@ -181,6 +188,9 @@ class TrainingRecord:
         self.change(
             troubles=tuple(one for one in self.state.troubles if one.incident_id != over.incident_id),
             answered=tuple(one for one in self.state.answered if one != over.incident_id),
+            steps_at_trouble={
+                incident: step for incident, step in self.state.steps_at_trouble.items() if incident != over.incident_id
+            },
         )
         if over.well:
             known = exclusions.ended(self.history.exclusions, over.node.name, workflow.now())

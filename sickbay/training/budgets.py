@@ -45,6 +45,11 @@ def without_progress(history: JobHistory, kind: BudgetKind, fingerprint: str | N
     return count
 
 
+def starts(history: JobHistory) -> list[datetime]:
+    """When each attempt really began, however long it waited for its turn."""
+    return [record.created_at or record.planned_at for record in history.attempts]
+
+
 def next_free(starts: Sequence[datetime], limit: int, now: datetime) -> datetime:
     """When one start more is within `limit` starts of any hour; `now` if it is already."""
     recent = sorted(start for start in starts if start > now - HOUR)

@@ -124,7 +124,7 @@ def _same_elsewhere(history: JobHistory, record: AttemptRecord) -> AttemptRecord
 
 def _free(history: JobHistory, verdict: FailureVerdict, limits: RestartBudgets, now: datetime) -> datetime:
     """When the hour allows one start more. Every start counts against both limits: a crash loop has many faces."""
-    starts = [record.planned_at for record in history.attempts]
+    starts = budgets.starts(history)
     limit = limits.per_hour
     if verdict.budget in (BudgetKind.DISRUPTION, BudgetKind.NONE):
         limit = max(limits.per_hour, limits.disruptions_per_hour)

@@ -235,6 +235,8 @@ class CarriedJob(Frozen):
     """The step a person chose to resume from."""
     troubles: tuple[NodeTrouble, ...] = ()
     """Of nodes that are about to be disrupted, the newest word of each incident."""
+    steps_at_trouble: dict[str, int] = Field(default_factory=dict)
+    """By incident, the newest durable step when its trouble was heard: a newer one is the next planned checkpoint."""
     answered: tuple[str, ...] = ()
     """Incidents that were told that the job has left their node."""
     plan: AttemptPlan | None = None
