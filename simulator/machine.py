@@ -6,6 +6,7 @@ they stand. Neither knows how a GPU breaks: that is the machine's own affair, by
 
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 
@@ -51,6 +52,11 @@ class Machine(Protocol):
     @property
     def impaired(self) -> bool:
         """What EC2's instance status check says."""
+        ...
+
+    @property
+    def host_root(self) -> Path | None:
+        """The machine's own folder that stands for `/` to pods' processes; None where none can run."""
         ...
 
     def occupy(self, owner: str, gpus: int) -> tuple[int, ...]:

@@ -112,7 +112,9 @@ class Simulation:
         self.cloud = await self._open.enter_async_context(
             CloudServer(self.clock, self.fleet, reuse_node_names=self.scenario.reuse_node_names)
         )
-        self.cluster = await self._open.enter_async_context(Cluster(self.kube.url, self.cloud, self.clock))
+        cluster = Cluster(self.kube.url, self.cloud, self.clock, folder=self.folder / "pods")
+        self.cluster = await self._open.enter_async_context(cluster)
+        self.kube.pod_logs = self.cluster.processes.log_of
         self._open.push_async_callback(self._tasks.close)
         for pool in self.scenario.pools:
             await self.cluster.add_pool(

@@ -5,7 +5,9 @@ one as well; the machines come from the cloud.
 """
 
 import asyncio
+import tempfile
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -34,6 +36,7 @@ from simulator.cluster.node_controller import NodeController
 from simulator.cluster.objects import Node, Pod, Taint
 from simulator.cluster.operands import NAMESPACE
 from simulator.cluster.orphan_pods import OrphanPods
+from simulator.cluster.pod_processes import PodProcesses
 from simulator.cluster.scheduler import Scheduler
 from simulator.cluster.taint_eviction import TaintEviction
 from simulator.cluster.world import Timings, World
@@ -44,7 +47,16 @@ from simulator.tasks import Background
 class Cluster:
     """The cluster, an async context manager."""
 
-    def __init__(self, kube_url: str, cloud: CloudServer, clock: Clock, timings: Timings | None = None) -> None:
+    def __init__(
+        self,
+        kube_url: str,
+        cloud: CloudServer,
+        clock: Clock,
+        timings: Timings | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder` is for the processes of pods; a temporary one if none is given."""
+        self.processes = PodProcesses(folder or Path(tempfile.mkdtemp(prefix="simulated-pods-")))
         self._api = KubeApi(kube_url)
         self._cloud = cloud
         self._tasks = Background()
@@ -58,6 +70,7 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         await self._resources.enter_async_context(self._api)
+        self._resources.push_async_callback(self.processes.close)
         self._resources.push_async_callback(self._tasks.close)
         await self._make_namespace(LEASES)
         for resource in self.world.resources:
@@ -65,7 +78,7 @@ class Cluster:
         world, backoff = self.world, CapacityBackoff(self.world.clock, self.world.timings.capacity_backoff)
         for behaviour in (
             KubeletNodes(world),
-            KubeletPods(world),
+            KubeletPods(world, self.processes),
             NodeController(world),
             TaintEviction(world),
             OrphanPods(world),

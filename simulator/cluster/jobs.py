@@ -128,5 +128,5 @@ def pod_for(job: Job, index: int) -> Json:
             "annotations": {**annotations, INDEX: str(index)},
             "ownerReferences": [owner],
         },
-        "spec": copy.deepcopy(job.spec.template.spec),
+        "spec": {"hostname": f"{job.name}-{index}", **copy.deepcopy(job.spec.template.spec)},
     }

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from simulator.cluster.api import Json, PatchKind
 from simulator.cluster.objects import Pod
 from simulator.cluster.operands import OPENS_GPUS
+from simulator.cluster.pod_processes import RUN_PROCESS, PodProcesses
 from simulator.cluster.resource import PASSING_ERRORS
 from simulator.cluster.stamps import condition, stamp
 from simulator.cluster.world import World
@@ -31,8 +32,9 @@ Step = Callable[[Pod, Machine], Awaitable[None]]
 class KubeletPods:
     """All kubelets, as far as pods go."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, processes: PodProcesses) -> None:
         self._world = world
+        self._processes = processes
         self._steps = Background()
         self._under_way: set[str] = set()
         self._started_in: dict[str, str] = {}
@@ -58,13 +60,18 @@ class KubeletPods:
                 self._begin(pod, machine, self._start)
             elif pod.status.phase == "Running":
                 self._look_after(pod, machine)
+        await self._lose_processes()
         known = {pod.metadata.uid for pod in self._world.pods}
+        self._processes.forget(known)
         self._started_in = {uid: boot for uid, boot in self._started_in.items() if uid in known}
 
     def _look_after(self, pod: Pod, machine: Machine) -> None:
         started_in = self._started_in.setdefault(pod.metadata.uid, machine.boot_id)
+        running = self._processes.find(pod)
         if started_in != machine.boot_id:
             self._begin(pod, machine, self._lose)
+        elif running is not None and running.exit_code is not None:
+            self._begin(pod, machine, self._tell_exit)
         elif self._has_run_enough(pod):
             self._begin(pod, machine, self._finish)
         elif not pod.ready:
@@ -82,7 +89,41 @@ class KubeletPods:
         if pod.metadata.annotations.get(OPENS_GPUS) == "true":
             machine.open_gpus(pod.metadata.uid)
         self._started_in[pod.metadata.uid] = machine.boot_id
+        if pod.metadata.annotations.get(RUN_PROCESS) == "true" and machine.host_root is not None:
+            await self._processes.start(pod, machine.host_root, machine.boot_id)
         await self._report(pod, {**self._running(pod), "phase": "Running", "conditions": self._ready_conditions()})
+
+    async def _tell_exit(self, pod: Pod, machine: Machine) -> None:
+        """The pod's process has ended by itself."""
+        running = self._processes.find(pod)
+        if running is None or running.exit_code is None:
+            return
+        machine.vacate(pod.metadata.uid)
+        well = running.exit_code == 0
+        ended = {
+            "exitCode": running.exit_code,
+            "reason": "Completed" if well else "Error",
+            "finishedAt": stamp(self._world.clock.now()),
+        }
+        status: Json = {
+            "phase": "Succeeded" if well else "Failed",
+            "conditions": self._not_ready("PodCompleted" if well else "PodFailed"),
+            "containerStatuses": [
+                {**_running_container(container.name, ""), "ready": False, "state": {"terminated": ended}}
+                for container in pod.spec.containers
+            ],
+        }
+        await self._report(pod, status)
+
+    async def _lose_processes(self) -> None:
+        """A process dies with its machine, whether or not a kubelet is there to tell of it."""
+        for pod in self._world.pods:
+            running = self._processes.find(pod)
+            if running is None or running.exit_code is not None:
+                continue
+            machine = self._machine_of(pod)
+            if machine is None or machine.boot_id != running.boot_id:
+                await self._processes.lose(pod.metadata.uid)
 
     def _has_run_enough(self, pod: Pod) -> bool:
         wanted, started = pod.metadata.annotations.get(RUN_SECONDS), pod.status.start_time
@@ -107,7 +148,10 @@ class KubeletPods:
         grace = pod.metadata.deletion_grace_period_seconds or 0
         needed = float(pod.metadata.annotations.get(STOP_SECONDS, self._world.timings.pod_stop))
         runs = pod.status.phase == "Running" and self._started_in.get(pod.metadata.uid) == machine.boot_id
-        await self._world.clock.sleep(min(grace, needed) if runs else 0)
+        if self._processes.find(pod) is not None:
+            await self._processes.end(pod, self._world.clock.real(grace) if runs else 0)
+        else:
+            await self._world.clock.sleep(min(grace, needed) if runs else 0)
         if machine.kubelet_alive:
             machine.vacate(pod.metadata.uid)
             await self._world.pods.delete(pod, grace_seconds=0)
@@ -136,6 +180,7 @@ class KubeletPods:
         now = stamp(self._world.clock.now())
         return {
             "startTime": now,
+            "podIP": self._processes.address_of(pod),
             "containerStatuses": [_running_container(container.name, now) for container in pod.spec.containers],
         }
 

@@ -155,11 +155,100 @@ class Resources(KubeModel):
     limits: Quantities = Field(default_factory=dict)
 
 
+class FieldReference(KubeModel):
+    """A field of the pod itself."""
+
+    field_path: str = ""
+
+
+class VariableSource(KubeModel):
+    """Where a variable's value comes from."""
+
+    field_ref: FieldReference = FieldReference()
+
+
+class EnvironmentVariable(KubeModel):
+    """One variable of a container."""
+
+    name: str
+    value: str = ""
+    value_from: VariableSource | None = None
+
+
+class VolumeMount(KubeModel):
+    """Where a volume is in a container."""
+
+    name: str
+    mount_path: str
+
+
+class HostPath(KubeModel):
+    """A folder of the host."""
+
+    path: str
+
+
+class Volume(KubeModel):
+    """A volume of a pod; only folders of the host are simulated."""
+
+    name: str
+    host_path: HostPath | None = None
+
+
 class Container(KubeModel):
     """One container of a pod."""
 
     name: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[EnvironmentVariable, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
     resources: Resources = Resources()
+
+
+class LabelExpression(KubeModel):
+    """One expression of a node selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def allows(self, labels: dict[str, str]) -> bool:
+        """Whether a node with these labels is meant."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+
+class NodeSelectorTerm(KubeModel):
+    """Expressions that must all hold."""
+
+    match_expressions: tuple[LabelExpression, ...] = ()
+
+
+class NodeSelector(KubeModel):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(KubeModel):
+    """Which nodes a pod must be on; preferences are not simulated."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Affinity(KubeModel):
+    """What a pod wants near it; only nodes are simulated."""
+
+    node_affinity: NodeAffinity = NodeAffinity()
 
 
 class PodSpec(KubeModel):
@@ -168,7 +257,11 @@ class PodSpec(KubeModel):
     node_name: str = ""
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
+    affinity: Affinity = Affinity()
     containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    hostname: str = ""
+    subdomain: str = ""
     restart_policy: str = "Always"
     priority_class_name: str = ""
     termination_grace_period_seconds: int | None = 30

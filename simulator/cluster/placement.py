@@ -21,8 +21,13 @@ def free_gpus(node: Node, pods: Iterable[Pod]) -> int:
 
 
 def selects(pod: Pod, labels: dict[str, str]) -> bool:
-    """Whether the pod's node selector allows nodes with these labels."""
-    return pod.spec.node_selector.items() <= labels.items()
+    """Whether the pod's node selector and its required affinity allow nodes with these labels."""
+    if not pod.spec.node_selector.items() <= labels.items():
+        return False
+    required = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if required is None:
+        return True
+    return any(all(wanted.allows(labels) for wanted in term.match_expressions) for term in required.node_selector_terms)
 
 
 def bears_all(pod: Pod, taints: Iterable[Taint]) -> bool:

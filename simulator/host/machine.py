@@ -7,7 +7,9 @@ does) and `agent.log`. A reboot asks the agent to end before it is killed; a los
 """
 
 import asyncio
+import json
 import shlex
+import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -102,6 +104,11 @@ class HostMachine:
         """False while not running, and while a fault silences the kubelet."""
         silent = any(trouble.kubelet_silent for trouble in self.driver.faults.host_troubles())
         return self._power is Power.RUNNING and not silent
+
+    @property
+    def host_root(self) -> Path | None:
+        """What stands for `/` to pods' processes on this machine."""
+        return self.folder / "host"
 
     @property
     def gpu_capacity(self) -> int:
@@ -222,6 +229,8 @@ class HostMachine:
         self._agent_held = False
         self.driver.boot()
         self._tree.boot(self._files_shown())
+        # /run does not survive a boot.
+        shutil.rmtree(self.folder / "host" / "run", ignore_errors=True)
         self._power = Power.RUNNING
         if self.agent:
             self.agent.start()
@@ -234,9 +243,16 @@ class HostMachine:
     def _refresh(self) -> None:
         self.driver.refresh()
         self._tree.show(self._files_shown())
+        self._show_devices()
         if self.agent:
             frozen = any(trouble.agent_hangs for trouble in self.driver.faults.host_troubles())
             self.agent.freeze(frozen or self._agent_held)
+
+    def _show_devices(self) -> None:
+        """Tell the processes of pods how the GPUs are, which they would learn of CUDA."""
+        bad = [gpu.index for gpu in self.driver.gpus if not self.driver.trouble(gpu).schedulable]
+        (self.folder / "host").mkdir(exist_ok=True)
+        replace(self.folder / "host" / "devices.json", json.dumps({"lost": bad}))
 
     def _files_shown(self) -> Shown:
         troubles = self.driver.faults.host_troubles()

@@ -58,7 +58,7 @@ PODS = Resource(
     "v1",
     "pods",
     "Pod",
-    subresources=("status", "binding", "eviction"),
+    subresources=("status", "binding", "eviction", "log"),
     counts_generation=True,
     returns_deleted=True,
     short_names=("po",),

@@ -6,7 +6,9 @@ listener never leaves 127.0.0.1. All work on objects is synchronous and short; o
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Self
 
 from aiohttp import web
@@ -37,6 +39,8 @@ class KubeServer:
         """Port 0 takes any free one. `bookmark_every` is in seconds; `history` is the number of events kept."""
         self.faults = Faults()
         self.store = Store(history)
+        self.pod_logs: Callable[[str, str], bytes | None] | None = None
+        """What a pod of this namespace and name has printed; set by whoever runs pods."""
         self._operations = Operations(self.store)
         self._port = port
         self._bookmark_every = bookmark_every
@@ -120,11 +124,23 @@ class KubeServer:
         target = parse_path(request.path)
         if request.method == "GET" and request.query.get("watch") in ("true", "True", "1"):
             return await self._watch(request, target)
+        if target.subresource == "log":
+            return self._log(target, request)
         content_type = request.content_type
         user_agent = request.headers.get("User-Agent", "")
         body = _parse_body(await request.read())
         answer = perform(self._operations, Call(request.method, target, request.query, content_type, user_agent, body))
         return web.json_response(answer.body, status=answer.code)
+
+    def _log(self, target: Target, request: web.Request) -> web.Response:
+        """What a pod printed, as its kubelet would serve it; nothing where no kubelet is simulated."""
+        self._operations.read(replace(target, subresource=""))
+        text = (self.pod_logs(target.namespace, target.name) if self.pod_logs else None) or b""
+        lines = request.query.get("tailLines", "")
+        if lines.isdecimal():
+            text = b"\n".join(text.rstrip(b"\n").split(b"\n")[-int(lines) :]) + b"\n"
+        most = request.query.get("limitBytes", "")
+        return web.Response(body=text[: int(most)] if most.isdecimal() else text, content_type="text/plain")
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = parse_list_options(request.query)

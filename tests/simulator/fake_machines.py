@@ -1,6 +1,7 @@
 """A machine without a host behind it, for tests of the cloud and the cluster; its faults are plain attributes."""
 
 import uuid
+from pathlib import Path
 
 from simulator.instance_types import instance_type
 from simulator.machine import Power
@@ -16,6 +17,7 @@ class FakeMachine:
         self.gpu_capacity = instance_type(kind).gpus
         self.gpu_allocatable = self.gpu_capacity
         self.impaired = False
+        self.host_root: Path | None = None
         self.boots = 0
         self.occupied: dict[str, int] = {}
         self.monitors: set[str] = set()
