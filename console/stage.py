@@ -37,6 +37,7 @@ _AGENT_SETTINGS: Final = {
     "SICKBAY_QUIET_SECONDS": "10",
     "SICKBAY_GPU_CLIENTS": "",
     "SICKBAY_TRUST_USER_RECORDS": "true",
+    "SICKBAY_RANK_SECONDS": "2",
 }
 """A node agent in a hurry: the simulated cluster's time runs faster than ours."""
 
@@ -48,6 +49,9 @@ _CONTROLLER_SETTINGS: Final = {
     "SICKBAY_SETTLE_SECONDS": "1",
     "SICKBAY_COOLDOWN_SECONDS": "2",
     "SICKBAY_RECONCILE_SECONDS": "5",
+    "SICKBAY_JOB_LOOK_SECONDS": "0.5",
+    "SICKBAY_JOB_RANKS_SECONDS": "2",
+    "SICKBAY_JOB_CHECKPOINTS_SECONDS": "2",
 }
 
 _NO_CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "simulated", "AWS_SECRET_ACCESS_KEY": "simulated"}

@@ -1,0 +1,203 @@
+"""Training jobs on real processes: killed, hung, fed with nonsense and robbed of their checkpoint, they end bit-equal.
+
+Each story runs a small NumPy trainer as pods of a simulated cluster, its checkpoints in simulated S3. Whatever happens
+to it, the weights at the target are those of a run that nobody disturbed, to the last bit.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from console import demo_job, job_desk
+from console.stage import CLUSTER
+from sickbay.names import ANNOTATION_INCIDENT
+from sickbay.training.job import JobDeadlines, JobInput, JobOutcome, JobResult, JobView, TrainingSpec
+from simulator.trainer.saving import WEIGHTS
+from tests.scenarios import faults
+from tests.scenarios.case import Case
+from tests.scenarios.cluster import Cluster
+from tests.scenarios.stories import POLICY, Stories, Story, telling, title
+from tests.scenarios.waiting import seen
+
+pytestmark = [pytest.mark.scenario, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+
+SCENARIO = """
+speed: 20
+times: {boot: 20, reboot: 60, gpu_reset: 20}
+pools:
+  - {name: p5, kind: karpenter, nodes: 6}
+"""
+STEPS = 160
+QUICK = JobDeadlines(hang_floor=timedelta(seconds=8), evidence=timedelta(seconds=20), teardown=timedelta(minutes=2))
+
+
+class Run:
+    """One job of a story."""
+
+    def __init__(self, stage: Cluster, spec: TrainingSpec, handle: job_desk.Handle) -> None:
+        self.stage = stage
+        self.spec = spec
+        self.handle = handle
+
+    @classmethod
+    async def begin(cls, stage: Cluster, name: str, nodes: int = 1) -> "Run":
+        """Submit it, as `sickbay train submit` does."""
+        spec = demo_job.training_spec(stage.stage, name, nodes=nodes, steps=STEPS, deadlines=QUICK)
+        start = JobInput(cluster=CLUSTER, spec=spec, submitted_by="a test", submitted_at=datetime.now(UTC))
+        return cls(stage, spec, await job_desk.submit(stage.client, start))
+
+    async def view(self) -> JobView:
+        return await job_desk.read(self.handle)
+
+    async def until(self, what: str, reached: Callable[[JobView], bool]) -> JobView:
+        """Wait until the job shows it."""
+
+        async def look() -> bool:
+            return reached(await self.view())
+
+        await seen(what, look)
+        return await self.view()
+
+    async def durable(self, step: int) -> JobView:
+        """Wait for a durable checkpoint of at least this step, with the job's pods placed."""
+        return await self.until(
+            f"step {step} of {self.spec.name} is durable",
+            lambda view: (view.history.durable_step or 0) >= step and bool(view.placements),
+        )
+
+    async def ends(self) -> JobResult:
+        """Its end, which must be a success with the weights of an undisturbed run."""
+        result = await asyncio.wait_for(self.handle.result(), 240)
+        told = "\n".join(entry.text for entry in result.view.timeline)
+        assert result.outcome is JobOutcome.SUCCEEDED, told
+        assert self.weights(result) == undisturbed(), told
+        return result
+
+    def weights(self, result: JobResult) -> str:
+        """The checksum of the final weights, by the manifest beside them."""
+        attempt = result.view.history.attempts[-1].attempt
+        key = f"{self.spec.name}/{attempt}/step-{STEPS:08d}/manifest.json"
+        body = demo_job.bucket_client(self.stage.stage).get_object(Bucket=demo_job.BUCKET, Key=key)["Body"].read()
+        return str(json.loads(body)["files"][0]["sha256"])
+
+    def process(self, view: JobView, rank: int = 0) -> int:
+        """The process of one rank."""
+        pod = next(place for place in view.placements if place.rank == rank)
+        folder = self.stage.stage.folder / "cluster" / "pods" / f"{pod.pod}-{pod.pod_uid[:8]}"
+        return int((folder / "pid").read_text())
+
+
+_UNDISTURBED: list[str] = []
+
+
+def undisturbed() -> str:
+    """The checksum of the weights of a run that nobody disturbs, on one rank, in a folder."""
+    if not _UNDISTURBED:
+        folder = Path(os.environ["UNDISTURBED_FOLDER"])
+        words = [sys.executable, "-m", "simulator.trainer", "--steps", str(STEPS), "--save-every", "20"]
+        environment = {**os.environ, "SICKBAY_CHECKPOINT_URL": str(folder), "SICKBAY_NODES": "1"}
+        subprocess.run([*words, "--step-seconds", "0"], env=environment, check=True, timeout=60, capture_output=True)
+        manifest = json.loads((folder / f"step-{STEPS:08d}" / "manifest.json").read_text())
+        _UNDISTURBED.append(str(manifest["files"][0]["sha256"]))
+    return _UNDISTURBED[0]
+
+
+async def a_lost_node_costs_the_steps_since_the_last_checkpoint_and_no_more(stage: Cluster) -> None:
+    run = await Run.begin(stage, "lost-node", nodes=2)
+    view = await run.durable(20)
+    sick = view.placements[0].node
+    case = await Case.of(stage, sick)
+    await case.falls_ill(faults.NEEDS_REBOOT)
+    await run.until("the second attempt", lambda view: view.attempt == 2 and bool(view.placements))
+    result = await run.ends()
+    attempts = result.view.history.attempts
+    assert attempts[1].resume_step is not None
+    assert attempts[1].resume_step >= 20
+    assert sick not in attempts[1].node_names
+    await case.ends()
+    node = await stage.node(sick)
+    assert ANNOTATION_INCIDENT not in node.metadata.annotations
+
+
+async def a_killed_rank_and_a_cut_checkpoint_cost_one_attempt_and_one_checkpoint(stage: Cluster) -> None:
+    run = await Run.begin(stage, "killed")
+    view = await run.durable(40)
+    step = view.history.durable_step or 0
+    newest = f"killed/1/step-{step:08d}/{WEIGHTS}"
+    demo_job.bucket_client(stage.stage).put_object(Bucket=demo_job.BUCKET, Key=newest, Body=b"cut")
+    os.kill(run.process(view), signal.SIGKILL)
+    result = await run.ends()
+    first, second = result.view.history.attempts[:2]
+    assert first.verdict is not None
+    assert second.resume_step is not None
+    assert second.resume_step != step
+
+
+async def a_rank_that_stands_still_is_found_by_the_jobs_own_pace(stage: Cluster) -> None:
+    run = await Run.begin(stage, "stands-still")
+    view = await run.durable(20)
+    os.kill(run.process(view), signal.SIGSTOP)
+    await run.until("the hang is found", lambda view: bool(view.history.attempts[0].end))
+    assert "no step after" in (await run.view()).history.attempts[0].why
+    await run.ends()
+
+
+async def values_that_are_no_numbers_end_the_attempt_and_the_next_one_ends_well(stage: Cluster) -> None:
+    run = await Run.begin(stage, "no-numbers")
+    view = await run.durable(20)
+    node = await stage.node(view.placements[0].node)
+    machine = next(each for each in await stage.machines() if each.node == node.metadata.name)
+    trouble = Path(machine.folder) / "host" / "trouble.json"
+    trouble.write_text(json.dumps({"nan": True}))
+    await run.until("the attempt is over", lambda view: bool(view.history.attempts[0].verdict))
+    trouble.unlink()
+    result = await run.ends()
+    verdict = result.view.history.attempts[0].verdict
+    assert verdict is not None
+    assert verdict.rule == "row-25-not-a-number"
+
+
+STORIES: list[Story] = [
+    a_lost_node_costs_the_steps_since_the_last_checkpoint_and_no_more,
+    a_killed_rank_and_a_cut_checkpoint_cost_one_attempt_and_one_checkpoint,
+    a_rank_that_stands_still_is_found_by_the_jobs_own_pace,
+    values_that_are_no_numbers_end_the_attempt_and_the_next_one_ends_well,
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stories(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stories]:
+    os.environ["UNDISTURBED_FOLDER"] = str(tmp_path_factory.mktemp("undisturbed"))
+    folder = tmp_path_factory.mktemp("training")
+
+    async def with_bucket(story: Story, stage: Cluster) -> None:
+        with suppress(Exception):
+            demo_job.make_bucket(stage.stage)
+        await story(stage)
+
+    def on(story: Story) -> Story:
+        async def told(stage: Cluster) -> None:
+            await with_bucket(story, stage)
+
+        told.__name__ = story.__name__
+        return told
+
+    wrapped = {story: on(story) for story in STORIES}
+    async with telling(SCENARIO, POLICY, folder, list(wrapped.values())) as told:
+        told.by_story = wrapped  # type: ignore[attr-defined]
+        yield told
+
+
+@pytest.mark.parametrize("story", STORIES, ids=title)
+async def test_story(stories: Stories, story: Story) -> None:
+    await stories.end_of(stories.by_story[story])  # type: ignore[attr-defined]
