@@ -12,11 +12,10 @@ from typing import Final, TypeVar
 
 import aiohttp
 from kubernetes.aio.client import ApiClient
-from sickbay.training.failures import classify, log_text, node_states, pod_states
 from temporalio import activity
 
 from activities.errors import FinalError, PassingError
-from activities.jobs import pods_of
+from activities.job_reads import pods_of
 from activities.kube import NotFoundError, call, list_all, path, read_text
 from activities.node_reads import NODES
 from activities.waiting import heartbeats
@@ -26,6 +25,7 @@ from sickbay.training import manifests
 from sickbay.training.attempt_reading import rank_of
 from sickbay.training.attempts import AttemptLook, AttemptRef
 from sickbay.training.evidence import Ending, Evidence, LogState, NodeEvidence, PastFailure, RankEvidence, Sign
+from sickbay.training.failures import classify, log_text, node_states, pod_states
 from sickbay.training.job import TrainingSpec
 from sickbay.training.verdicts import FailureVerdict
 

@@ -72,6 +72,8 @@ class Placement(Frozen):
     pod_uid: str = ""
     node: str = ""
     node_uid: str = ""
+    boot_id: str = ""
+    """The node's boot at that look: a node started anew since has ended the pod's processes."""
     machine: str = ""
     leaf: str = ""
     """The network switch next to the node, where its labels tell: two slow nodes behind one are not two bad nodes."""
@@ -141,6 +143,8 @@ class WatchRequest(Frozen):
     """The newest durable checkpoint that is known; a newer one returns (a progress to record)."""
     slow_known: tuple[int, ...] = ()
     """Slow ranks that are known; a new one returns."""
+    placements: tuple[Placement, ...] = ()
+    """Where its pods ran, as last seen: one that is gone without a word makes it failed."""
     pace: Pace = Pace()
     hang_floor_seconds: float = 300
     ranks_expected: int = 0

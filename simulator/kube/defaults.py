@@ -79,6 +79,17 @@ def _default_pod_spec(spec: Object) -> None:
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
+    for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
+        _default_resources(container.get("resources", {}))
+
+
+def _default_resources(resources: Object) -> None:
+    """Quantities are text once stored, whatever they were sent as; what is limited is requested."""
+    for kind in ("limits", "requests"):
+        if kind in resources:
+            resources[kind] = {name: str(quantity) for name, quantity in resources[kind].items()}
+    if "limits" in resources:
+        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
 
 
 def _tolerate_dead_nodes(spec: Object) -> None:

@@ -72,12 +72,15 @@ async def telling(
     *,
     protected: Sequence[str] = (),
     agent_settings: Mapping[str, str] | None = None,
+    set_up: Callable[[Cluster], None] | None = None,
 ) -> AsyncIterator[Stories]:
     """Begin all stories at once on a stage of their own, on whose nodes others have their marks too.
 
-    `protected` names nodes that others keep from Karpenter.
+    `protected` names nodes that others keep from Karpenter; `set_up` is called before the first story begins.
     """
     async with cluster(scenario, policy, folder, agent_settings) as stage:
+        if set_up is not None:
+            set_up(stage)
         told = Stories(stage, stories, await plant_foreign_marks(stage, protected))
         try:
             yield told

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import pytest_asyncio
@@ -97,19 +98,15 @@ class Run:
         return int((folder / "pid").read_text())
 
 
-_UNDISTURBED: list[str] = []
-
-
+@cache
 def undisturbed() -> str:
     """The checksum of the weights of a run that nobody disturbs, on one rank, in a folder."""
-    if not _UNDISTURBED:
-        folder = Path(os.environ["UNDISTURBED_FOLDER"])
-        words = [sys.executable, "-m", "simulator.trainer", "--steps", str(STEPS), "--save-every", "20"]
-        environment = {**os.environ, "SICKBAY_CHECKPOINT_URL": str(folder), "SICKBAY_NODES": "1"}
+    words = [sys.executable, "-m", "simulator.trainer", "--steps", str(STEPS), "--save-every", "20"]
+    with TemporaryDirectory() as folder:
+        environment = {**os.environ, "SICKBAY_CHECKPOINT_URL": folder, "SICKBAY_NODES": "1"}
         subprocess.run([*words, "--step-seconds", "0"], env=environment, check=True, timeout=60, capture_output=True)
-        manifest = json.loads((folder / f"step-{STEPS:08d}" / "manifest.json").read_text())
-        _UNDISTURBED.append(str(manifest["files"][0]["sha256"]))
-    return _UNDISTURBED[0]
+        manifest = json.loads((Path(folder) / f"step-{STEPS:08d}" / "manifest.json").read_text())
+    return str(manifest["files"][0]["sha256"])
 
 
 async def a_lost_node_costs_the_steps_since_the_last_checkpoint_and_no_more(stage: Cluster) -> None:
@@ -177,27 +174,13 @@ STORIES: list[Story] = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stories(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stories]:
-    os.environ["UNDISTURBED_FOLDER"] = str(tmp_path_factory.mktemp("undisturbed"))
-    folder = tmp_path_factory.mktemp("training")
+    def bucket(stage: Cluster) -> None:
+        demo_job.make_bucket(stage.stage)
 
-    async def with_bucket(story: Story, stage: Cluster) -> None:
-        with suppress(Exception):
-            demo_job.make_bucket(stage.stage)
-        await story(stage)
-
-    def on(story: Story) -> Story:
-        async def told(stage: Cluster) -> None:
-            await with_bucket(story, stage)
-
-        told.__name__ = story.__name__
-        return told
-
-    wrapped = {story: on(story) for story in STORIES}
-    async with telling(SCENARIO, POLICY, folder, list(wrapped.values())) as told:
-        told.by_story = wrapped  # type: ignore[attr-defined]
+    async with telling(SCENARIO, POLICY, tmp_path_factory.mktemp("training"), STORIES, set_up=bucket) as told:
         yield told
 
 
 @pytest.mark.parametrize("story", STORIES, ids=title)
 async def test_story(stories: Stories, story: Story) -> None:
-    await stories.end_of(stories.by_story[story])  # type: ignore[attr-defined]
+    await stories.end_of(story)

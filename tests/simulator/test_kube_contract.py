@@ -292,6 +292,14 @@ async def test_a_pods_place_and_resources_cannot_be_changed(kube_server: KubeUnd
     assert await refused(kube_server, "PATCH", f"{PODS}/p1", body, content_type=STRATEGIC_PATCH) == (422, "Invalid")
 
 
+async def test_quantities_are_text_once_stored_and_limits_are_requested(kube_server: KubeUnderTest) -> None:
+    container = {"name": "a", "image": "b", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    body = {"metadata": {"name": "p1"}, "spec": {"containers": [container]}}
+    pod = await kube_server.request("POST", PODS, body)
+    asked = {"nvidia.com/gpu": "8"}
+    assert pod["spec"]["containers"][0]["resources"] == {"limits": asked, "requests": asked}
+
+
 async def test_a_pod_is_bound_once(kube_server: KubeUnderTest) -> None:
     await kube_server.create_pod("p1", phase="Pending")
     body = {"metadata": {"name": "p1"}, "target": {"kind": "Node", "name": "n1"}}

@@ -11,6 +11,8 @@ from sickbay.training.attempts import AttemptPlan
 from sickbay.training.job import JobKind, TrainingSpec
 from sickbay.training.manifests import indexed_job, job_set, pytorch_job, train_job
 from sickbay.training.manifests.adapter import Adapter, ApiKind
+from sickbay.training.manifests.attempt import GPU
+from sickbay.training.manifests.shapes import WithMetadata, problems_of
 
 ADAPTERS: Final[Mapping[JobKind, Adapter]] = {
     JobKind.INDEXED_JOB: indexed_job.ADAPTER,
@@ -42,12 +44,15 @@ def check(manifest: Mapping[str, Any]) -> tuple[str, ...]:
         return (str(error),)
     if str(manifest.get("apiVersion")) != adapter.api.api_version:
         return (f"apiVersion {manifest.get('apiVersion')} is not known; use {adapter.api.api_version}",)
-    return adapter.check(manifest)
+    return (*problems_of(WithMetadata, manifest), *problems_of(adapter.shape, manifest)) or adapter.check(manifest)
 
 
 def render(spec: TrainingSpec, plan: AttemptPlan) -> dict[str, Any]:
     """The object of an attempt; the same plan gives the same object."""
     return adapter_of(spec.manifest).render(spec, plan)
+
+
+# What follows is for objects that have passed `check`.
 
 
 def nodes_of(manifest: Mapping[str, Any]) -> int:
@@ -71,5 +76,5 @@ def gpus_per_node(manifest: Mapping[str, Any]) -> int:
     for container in pod_spec_of(manifest).get("containers") or ():
         resources = container.get("resources") or {}
         wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-        total += sum(int(count) for name, count in wanted.items() if str(name).endswith("nvidia.com/gpu"))
+        total += int(wanted.get(GPU, 0))
     return total or train_job.gpus_of(manifest)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from sickbay.kube_objects import KubeObject
 from sickbay.model import Frozen
 from sickbay.training.attempts import AttemptPlan
 from sickbay.training.job import TrainingSpec
@@ -34,6 +35,8 @@ class Adapter(Protocol):
     """One kind of object that runs an attempt."""
 
     api: ApiKind
+    shape: type[KubeObject]
+    """What the manifest must fit before any other question below is asked."""
     rank_labels: tuple[str, ...]
     """Labels or annotations of a pod that tell its index, the first that is there."""
 

@@ -18,10 +18,13 @@ VOLUME: Final = "sickbay-ranks"
 NO_RANK_FOLDER: Final = f"{names.DOMAIN}/no-rank-folder"
 """Annotation `true` on the manifest: its namespace forbids folders of the host in pods, so that ranks tell nothing."""
 SOFT_WEIGHT: Final = 100
+GPU: Final = "nvidia.com/gpu"
 ANNOTATION_NODES: Final = f"{names.DOMAIN}/attempt-nodes"
 """On an attempt's object: how many pods it has."""
 ANNOTATION_RANK_OFFSET: Final = f"{names.DOMAIN}/rank-offset"
 """On a pod: what its index is behind, e.g. a worker's behind a master."""
+ANNOTATION_RANK_STRIDE: Final = f"{names.DOMAIN}/rank-stride"
+"""On a pod of a JobSet: how many pods each of its jobs has, which is what the next job's first index is behind."""
 
 
 def object_of(spec: TrainingSpec, plan: AttemptPlan) -> dict[str, Any]:
@@ -66,9 +69,10 @@ def environment_of(spec: TrainingSpec, plan: AttemptPlan) -> dict[str, str]:
 
 
 def pod_template(
-    template: Mapping[str, Any], spec: TrainingSpec, plan: AttemptPlan, *, rank_offset: int = 0
+    template: Mapping[str, Any], spec: TrainingSpec, plan: AttemptPlan, *, rank_offset: int = 0, rank_stride: int = 0
 ) -> dict[str, Any]:
-    """A pod template of the attempt, made of the user's. The pods' ranks are their indices behind `rank_offset`."""
+    """A pod template of the attempt, made of the user's. The pods' ranks are their indices behind `rank_offset`, and
+    behind `rank_stride` for each job of a JobSet before theirs."""
     made = copy.deepcopy(dict(template))
     given = made.get("metadata") or {}
     made["metadata"] = {
@@ -78,7 +82,9 @@ def pod_template(
         "annotations": {
             KARPENTER_HOLD: "true",
             **(given.get("annotations") or {}),
+            names.ANNOTATION_FENCE: plan.ref.fence,
             **({ANNOTATION_RANK_OFFSET: str(rank_offset)} if rank_offset else {}),
+            **({ANNOTATION_RANK_STRIDE: str(rank_stride)} if rank_stride else {}),
         },
     }
     pod = made.setdefault("spec", {})
@@ -128,13 +134,9 @@ def mounts_ranks(spec: TrainingSpec) -> bool:
     return not (isinstance(annotations, Mapping) and annotations.get(NO_RANK_FOLDER) == "true")
 
 
-def check_pod(template: Any, path: str) -> list[str]:
-    """What is wrong with a pod template for an attempt."""
-    if not isinstance(template, Mapping):
-        return [f"{path} is missing: an attempt needs a pod template"]
-    pod = template.get("spec")
-    if not isinstance(pod, Mapping) or not pod.get("containers"):
-        return [f"{path}.spec.containers is missing: an attempt needs a container"]
+def check_pod(template: Mapping[str, Any], path: str) -> list[str]:
+    """What is wrong with a pod template for an attempt, although its shape is right."""
+    pod = template["spec"]
     problems = []
     if pod.get("restartPolicy") not in ("Never", None):
         problems.append(
@@ -143,12 +145,19 @@ def check_pod(template: Any, path: str) -> list[str]:
         )
     if pod.get("nodeName"):
         problems.append(f"{path}.spec.nodeName pins the pod: use a nodeSelector, or the job can leave no sick node")
+    for number, container in enumerate(pod["containers"]):
+        problems += check_gpus(container.get("resources"), f"{path}.spec.containers[{number}].resources")
     return problems
 
 
-def positive(value: Any) -> bool:
-    """Whether a count in a manifest is one."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def check_gpus(resources: Mapping[str, Any] | None, path: str) -> list[str]:
+    """Counts of GPUs that are no counts."""
+    asked = [(part, ((resources or {}).get(part) or {}).get(GPU, 0)) for part in ("requests", "limits")]
+    return [
+        f"{path}.{part}: {GPU} is {count}: GPUs are asked for as a whole number"
+        for part, count in asked
+        if not str(count).isascii() or not str(count).isdecimal()
+    ]
 
 
 def _with_variables(given: Iterable[Mapping[str, Any]], variables: Mapping[str, str]) -> list[dict[str, Any]]:

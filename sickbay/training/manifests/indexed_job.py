@@ -2,36 +2,44 @@
 
 from typing import Any, Final
 
+from sickbay.kube_objects import KubeObject
 from sickbay.training.attempts import AttemptPlan
 from sickbay.training.job import TrainingSpec
 from sickbay.training.manifests.adapter import Adapter, ApiKind, Manifest
-from sickbay.training.manifests.attempt import check_pod, object_of, pod_template, positive
+from sickbay.training.manifests.attempt import check_pod, object_of, pod_template
+from sickbay.training.manifests.shapes import Count, PodTemplate
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+
+class JobSpec(KubeObject):
+    """What is wished of a Job."""
+
+    parallelism: Count = 1
+    completions: Count = 1
+    backoff_limit: Count = 0
+    template: PodTemplate
+
+
+class _Job(KubeObject):
+    spec: JobSpec
 
 
 class IndexedJob:
     """The adapter."""
 
     api = ApiKind(group="batch", version="v1", kind="Job", plural="jobs")
+    shape: type[KubeObject] = _Job
     rank_labels: tuple[str, ...] = (INDEX,)
 
     def check(self, manifest: Manifest) -> tuple[str, ...]:
         """Sizes that agree, and no restarts of Kubernetes' own."""
-        spec = manifest.get("spec")
-        if not isinstance(spec, dict):
-            return ("spec is missing",)
-        problems = check_pod(spec.get("template"), "spec.template")
-        if not positive(spec.get("parallelism")) or spec.get("completions") != spec.get("parallelism"):
+        spec = manifest["spec"]
+        problems = check_job(spec, "spec")
+        if not spec.get("parallelism") or spec.get("completions") != spec.get("parallelism"):
             problems.append("spec.completions and spec.parallelism must be the number of nodes, and equal")
-        if spec.get("completionMode", "Indexed") != "Indexed":
+        if (spec.get("completionMode") or "Indexed") != "Indexed":
             problems.append("spec.completionMode must be Indexed: a rank needs its index")
-        if spec.get("backoffLimit", 0) != 0:
-            problems.append(
-                "spec.backoffLimit must be 0 or left out: the workflow restarts whole attempts, within its budgets"
-            )
-        if "ttlSecondsAfterFinished" in spec:
-            problems.append("spec.ttlSecondsAfterFinished must be left out: it removes pods before their evidence")
         return tuple(problems)
 
     def nodes_of(self, manifest: Manifest) -> int:
@@ -47,15 +55,33 @@ class IndexedJob:
         """All pods at once, and the first failure ends the attempt."""
         made = object_of(spec, plan)
         job = made["spec"]
-        job |= {
-            "completionMode": "Indexed",
-            "completions": plan.nodes,
-            "parallelism": plan.nodes,
-            "backoffLimit": 0,
-            "template": pod_template(job["template"], spec, plan),
-        }
-        job["template"]["spec"]["restartPolicy"] = "Never"
+        job |= {"completionMode": "Indexed", "completions": plan.nodes, "parallelism": plan.nodes}
+        seal_job(job, pod_template(job["template"], spec, plan))
         return made
+
+
+def check_job(spec: Manifest, path: str) -> list[str]:
+    """What in a Job's spec, of its own or inside a JobSet, would restart or remove pods behind our back."""
+    problems = check_pod(spec["template"], f"{path}.template")
+    if spec.get("backoffLimit"):
+        problems.append(
+            f"{path}.backoffLimit must be 0 or left out: the workflow restarts whole attempts, within its budgets"
+        )
+    for field in ("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy"):
+        if spec.get(field) is not None:
+            problems.append(f"{path}.{field} must be left out: a rank that failed ends the attempt, and we say why")
+    if spec.get("ttlSecondsAfterFinished") is not None:
+        problems.append(f"{path}.ttlSecondsAfterFinished must be left out: it removes pods before their evidence")
+    if spec.get("selector") is not None:
+        problems.append(f"{path}.selector must be left out: it is of an object that runs, and no template")
+    return problems
+
+
+def seal_job(spec: dict[str, Any], template: dict[str, Any]) -> None:
+    """Take every restart of Kubernetes' own from a Job's spec: a pod has no successor in its attempt."""
+    template["spec"]["restartPolicy"] = "Never"
+    # Failed: even a deleted pod would get no successor before it has ended.
+    spec |= {"backoffLimit": 0, "podReplacementPolicy": "Failed", "template": template}
 
 
 ADAPTER: Final[Adapter] = IndexedJob()

@@ -6,47 +6,71 @@ The master, where there is one, is one of the nodes. `elasticPolicy` and the ope
 
 from typing import Any, Final
 
+from pydantic import Field
+
+from sickbay.kube_objects import KubeObject
 from sickbay.training.attempts import AttemptPlan
 from sickbay.training.job import TrainingSpec
 from sickbay.training.manifests.adapter import Adapter, ApiKind, Manifest
-from sickbay.training.manifests.attempt import check_pod, object_of, pod_template, positive
+from sickbay.training.manifests.attempt import check_pod, object_of, pod_template
+from sickbay.training.manifests.shapes import Count, PodTemplate
 
 REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+KINDS: Final = ("Master", "Worker")
+
+
+class _Replica(KubeObject):
+    replicas: Count = 1
+    restart_policy: str = ""
+    template: PodTemplate
+
+
+class _RunPolicy(KubeObject):
+    clean_pod_policy: str = ""
+
+
+class _Spec(KubeObject):
+    pytorch_replica_specs: dict[str, _Replica] = Field(min_length=1)
+    run_policy: _RunPolicy = _RunPolicy()
+
+
+class _PyTorchJob(KubeObject):
+    spec: _Spec
 
 
 class PyTorchJob:
     """The adapter."""
 
     api = ApiKind(group="kubeflow.org", version="v1", kind="PyTorchJob", plural="pytorchjobs")
+    shape: type[KubeObject] = _PyTorchJob
     rank_labels: tuple[str, ...] = (REPLICA_INDEX,)
 
     def check(self, manifest: Manifest) -> tuple[str, ...]:
         """Replicas with a size, no elastic policy, no restarts of the operator's own."""
-        spec = manifest.get("spec")
-        replicas = spec.get("pytorchReplicaSpecs") if isinstance(spec, dict) else None
-        if not isinstance(spec, dict) or not isinstance(replicas, dict) or not replicas:
-            return ("spec.pytorchReplicaSpecs is missing",)
+        spec = manifest["spec"]
+        replicas = spec["pytorchReplicaSpecs"]
         problems: list[str] = []
         for name, replica in replicas.items():
             path = f"spec.pytorchReplicaSpecs.{name}"
-            problems += check_pod(replica.get("template"), f"{path}.template")
-            if replica.get("restartPolicy", "Never") != "Never":
+            problems += check_pod(replica["template"], f"{path}.template")
+            if name not in KINDS:
+                problems.append(f"{path} is not known; use {' and '.join(KINDS)}")
+            if (replica.get("restartPolicy") or "Never") != "Never":
                 problems.append(f"{path}.restartPolicy must be Never: the workflow restarts whole attempts")
-            if not positive(replica.get("replicas", 1)):
+            if not _count(replica):
                 problems.append(f"{path}.replicas must be a number above 0")
         policy = spec.get("runPolicy") or {}
-        if "ttlSecondsAfterFinished" in policy:
+        if policy.get("ttlSecondsAfterFinished") is not None:
             problems.append("spec.runPolicy.ttlSecondsAfterFinished must be left out: it removes the evidence")
-        if policy.get("cleanPodPolicy", "None") != "None":
+        if (policy.get("cleanPodPolicy") or "None") != "None":
             problems.append("spec.runPolicy.cleanPodPolicy must be None: pods are evidence until we have read them")
-        if "elasticPolicy" in spec:
+        if spec.get("elasticPolicy") is not None:
             problems.append("spec.elasticPolicy must be left out: say `elasticity` in the job's file instead")
         return tuple(problems)
 
     def nodes_of(self, manifest: Manifest) -> int:
         """Of all replicas."""
-        replicas = manifest["spec"]["pytorchReplicaSpecs"]
-        return sum(int(replica.get("replicas", 1)) for replica in replicas.values())
+        return sum(_count(replica) for replica in manifest["spec"]["pytorchReplicaSpecs"].values())
 
     def pod_spec_of(self, manifest: Manifest) -> Manifest:
         """Of the workers, else of the master."""
@@ -59,7 +83,7 @@ class PyTorchJob:
         """Workers to size, the master aside."""
         made = object_of(spec, plan)
         replicas = made["spec"]["pytorchReplicaSpecs"]
-        masters = int(replicas["Master"].get("replicas", 1)) if "Master" in replicas else 0
+        masters = _count(replicas["Master"]) if "Master" in replicas else 0
         for name, replica in replicas.items():
             replica["restartPolicy"] = "Never"
             offset = 0 if name == "Master" else masters
@@ -75,6 +99,11 @@ class PyTorchJob:
             "backoffLimit": 0,
         }
         return made
+
+
+def _count(replica: Manifest) -> int:
+    replicas = replica.get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 ADAPTER: Final[Adapter] = PyTorchJob()
