@@ -1,8 +1,8 @@
 """Removes what an attempt left, and finds out whether any of it can still write.
 
 Called by `activities.jobs`. Gone is more than deleted (facts: training, 9.2): it is a pod that its kubelet has ended,
-one that never ran, one on a machine that is no more. A pod that was deleted by force from a node that does not answer is still
-there, whatever the API server says. What may be removed is told by the attempt's fence alone.
+one that never ran, one on a machine that is no more. A pod that was deleted by force from a node that does not answer
+is still there, whatever the API server says. What may be removed is told by the attempt's fence alone.
 """
 
 from collections.abc import Mapping

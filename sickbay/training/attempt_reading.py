@@ -56,6 +56,8 @@ def read_attempt(
         "placements": tuple(placement_of(pod, nodes, adapter, cluster) for pod in pods),
     }
     wanted = wanted_pods(manifest, len(pods))
+    if len(pods) >= wanted:
+        common["placed_since"] = _placed_since(pods)
     if (over := _over(manifest, pods, nodes, wanted, now)) is not None:
         state, why = over
         return AttemptLook(state=state, why=why, **common)
@@ -192,6 +194,17 @@ def wanted_pods(manifest: Mapping[str, Any] | None, otherwise: int) -> int:
     annotations = _part(manifest, "metadata").get("annotations")
     size = annotations.get(ANNOTATION_NODES) if isinstance(annotations, Mapping) else None
     return int(size) if isinstance(size, str) and size.isdecimal() else max(otherwise, 1)
+
+
+def _placed_since(pods: Iterable[Pod]) -> datetime | None:
+    """When the last of the pods was given a node; None while one has none, or where nobody tells."""
+    bound = []
+    for pod in pods:
+        condition = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
+        if not pod.spec.node_name or condition is None or condition.last_transition_time is None:
+            return None
+        bound.append(condition.last_transition_time)
+    return max(bound, default=None)
 
 
 def _running_since(pods: Iterable[Pod]) -> datetime | None:

@@ -119,6 +119,8 @@ class AttemptLook(Frozen):
     running: int = 0
     placements: tuple[Placement, ...] = ()
     waits: tuple[PodWait, ...] = ()
+    placed_since: AwareDatetime | None = None
+    """When the last of its pods was given a node."""
     running_since: AwareDatetime | None = None
     """When the last of its pods began to run."""
     ranks: RanksLook | None = None

@@ -4,7 +4,7 @@ import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sickbay.checkpoints.model import Checkpoint, CheckpointFormat, CheckpointLevel, CheckpointPlace
+from sickbay.checkpoints.model import Checkpoint, CheckpointFormat, CheckpointPlace, Level
 from sickbay.training.attempts import AttemptPlan, AttemptRef, Exclusion
 from sickbay.training.job import JobKind, Target, TrainingSpec
 
@@ -82,7 +82,7 @@ def checkpoint(step: int) -> Checkpoint:
         step=step,
         path=f"s3://bucket/llama/step-{step}",
         format=CheckpointFormat.DCP,
-        level=CheckpointLevel.COMMITTED,
+        level=Level.COMMITTED,
     )
 
 
@@ -93,5 +93,5 @@ def put(manifest: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     *steps, last = path.split(".")
     for step in steps:
         here = here[int(step)] if isinstance(here, list) else here.setdefault(step, {})
-    here[last] = value
+    here[int(last) if isinstance(here, list) else last] = value
     return made
