@@ -6,7 +6,7 @@ them, since all but `classify` need the same clients.
 
 import typer
 
-from console import train_classify, train_jobs
+from console import train_classify, train_jobs, train_report
 
 
 def register(app: typer.Typer) -> None:
@@ -15,6 +15,6 @@ def register(app: typer.Typer) -> None:
         help="Submit, follow and explain training jobs.", no_args_is_help=True, rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
-    for module in (train_jobs, train_classify):
+    for module in (train_jobs, train_report, train_classify):
         module.register(group)
     app.add_typer(group, name="train")

@@ -50,6 +50,8 @@ def looked(history: JobHistory, look: AttemptLook, now: datetime) -> JobHistory:
     """What one look adds to the newest attempt: when it ran, its first step, how far it is, what became durable."""
     record = history.attempts[-1]
     values: dict[str, object] = {}
+    if record.placed_at is None and look.placed_since is not None:
+        values["placed_at"] = max(look.placed_since, record.created_at or look.placed_since)
     if record.running_at is None and look.running_since is not None:
         values["running_at"] = max(look.running_since, record.created_at or look.running_since)
     if not record.node_names and look.placements and all(place.node for place in look.placements):

@@ -45,6 +45,8 @@ class AttemptRecord(Frozen):
     planned_at: AwareDatetime
     """When it was decided on: its queue time begins."""
     created_at: AwareDatetime | None = None
+    placed_at: AwareDatetime | None = None
+    """All pods have a node: until then they wait for room."""
     running_at: AwareDatetime | None = None
     """All pods run."""
     first_step_at: AwareDatetime | None = None
