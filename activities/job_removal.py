@@ -5,6 +5,7 @@ one that never ran, one on a machine that is no more. A pod that was deleted by 
 is still there, whatever the API server says. What may be removed is told by the attempt's fence alone.
 """
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -13,27 +14,34 @@ from kubernetes.aio.client import ApiClient
 from pydantic import JsonValue
 
 from activities.job_reads import nodes_named, object_of, pods_of
-from activities.kube import ConflictError, NotFoundError, call, path
-from sickbay.kube_objects import Node, Status
+from activities.kube import ConflictError, KubePassingError, NotFoundError, call, path
+from sickbay.kube_objects import Node, Pod, Status
 from sickbay.names import ANNOTATION_FENCE
 from sickbay.node_faults import ready_condition
 from sickbay.training.attempt_reading import cannot_write, placement_of
 from sickbay.training.attempts import AttemptGone, AttemptRef, Placement
 from sickbay.training.manifests.adapter import Adapter
 
+_log = logging.getLogger(__name__)
+
 ENDED: Final = ("Succeeded", "Failed")
 
 
 async def delete(api: ApiClient, adapter: Adapter, ref: AttemptRef) -> None:
-    """Ask for the deletion of an attempt's object and of its pods. Raises FinalError or PassingError."""
+    """Ask for the end of an attempt's object and of its pods. Raises FinalError or PassingError."""
     found = await object_of(api, adapter.api, ref)
     if found is not None and found.fence == ref.fence and found.metadata.deletion_timestamp is None:
-        await _delete(api, path(*adapter.api.path(ref.namespace, ref.name)), found.metadata.uid)
-    # A controller that is away would leave its pods for ever. Those without a fence go with their owner alone.
+        resource = path(*adapter.api.path(ref.namespace, ref.name))
+        options = _options(found.metadata.uid) | {"propagationPolicy": "Background"}
+        # Gone already, or another object has the name by now.
+        with suppress(NotFoundError, ConflictError):
+            await call(api, "DELETE", resource, Status, body=options)
+    # Pods go with their owner; those that somebody orphaned do not, nor do those of a garbage collector that is away.
+    # One without a fence may be anybody's.
     for pod in await pods_of(api, ref):
-        meta = pod.metadata
-        if meta.deletion_timestamp is None and meta.annotations.get(ANNOTATION_FENCE) == ref.fence:
-            await _delete(api, path("/api/v1/namespaces", meta.namespace, "pods", meta.name), meta.uid)
+        ours = pod.metadata.annotations.get(ANNOTATION_FENCE) == ref.fence
+        if ours and pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED:
+            await _evict(api, pod)
 
 
 class Teardown:
@@ -72,13 +80,25 @@ def _is_silent(place: Placement, nodes: Mapping[str, Node | None]) -> bool:
     return ready_condition(node).status != "True"
 
 
-async def _delete(api: ApiClient, resource: str, uid: str) -> None:
-    options: dict[str, JsonValue] = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "propagationPolicy": "Background",
-        "preconditions": {"uid": uid},
+async def _evict(api: ApiClient, pod: Pod) -> None:
+    """We have no right to delete pods, so that disruption budgets hold; one that refuses is told by what is left."""
+    meta = pod.metadata
+    body: dict[str, JsonValue] = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": meta.name, "namespace": meta.namespace},
+        "deleteOptions": _options(meta.uid),
     }
-    # Gone already, or another object has the name by now.
-    with suppress(NotFoundError, ConflictError):
-        await call(api, "DELETE", resource, Status, body=options)
+    resource = path("/api/v1/namespaces", meta.namespace, "pods", meta.name, "eviction")
+    try:
+        await call(api, "POST", resource, Status, body=body)
+    except (NotFoundError, ConflictError):
+        return
+    except KubePassingError as error:
+        if error.refusal.code != 429:
+            raise
+        _log.info("pod %s is not evicted: %s", pod.full_name, error)
+
+
+def _options(uid: str) -> dict[str, JsonValue]:
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}

@@ -201,7 +201,7 @@ def test_nothing_but_the_workflow_restarts_a_rank(kind: JobKind) -> None:
 def test_what_a_queue_needs_is_left_alone(kind: JobKind, path: str) -> None:
     manifest = put(put(MANIFESTS[kind], path, True), "metadata.labels", {"kueue.x-k8s.io/queue-name": "gpus"})
     made = manifests.render(spec_of(manifest), plan_of())
-    here = made
+    here: Any = made
     for step in path.split("."):
         here = here[step]
     assert here is True
