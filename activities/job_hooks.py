@@ -13,7 +13,7 @@ import aiohttp
 from sickbay.training.job import CheckpointHook
 
 POST_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
-AT_ONCE: Final = 64
+AT_ONCE: Final = 128
 
 
 async def post(addresses: Iterable[str], hook: CheckpointHook) -> tuple[int, str]:

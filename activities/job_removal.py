@@ -5,6 +5,7 @@ one that never ran, one on a machine that is no more. A pod that was deleted by 
 is still there, whatever the API server says. What may be removed is told by the attempt's fence alone.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from sickbay.training.manifests.adapter import Adapter
 
 _log = logging.getLogger(__name__)
 
+EVICTIONS_AT_ONCE: Final = 16
 ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -38,10 +40,8 @@ async def delete(api: ApiClient, adapter: Adapter, ref: AttemptRef) -> None:
             await call(api, "DELETE", resource, Status, body=options)
     # Pods go with their owner; those that somebody orphaned do not, nor do those of a garbage collector that is away.
     # One without a fence may be anybody's.
-    for pod in await pods_of(api, ref):
-        ours = pod.metadata.annotations.get(ANNOTATION_FENCE) == ref.fence
-        if ours and pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED:
-            await _evict(api, pod)
+    places = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+    await asyncio.gather(*(_evict(api, places, pod) for pod in await pods_of(api, ref) if _may_evict(pod, ref)))
 
 
 class Teardown:
@@ -80,7 +80,12 @@ def _is_silent(place: Placement, nodes: Mapping[str, Node | None]) -> bool:
     return ready_condition(node).status != "True"
 
 
-async def _evict(api: ApiClient, pod: Pod) -> None:
+def _may_evict(pod: Pod, ref: AttemptRef) -> bool:
+    ours = pod.metadata.annotations.get(ANNOTATION_FENCE) == ref.fence
+    return ours and pod.metadata.deletion_timestamp is None and pod.status.phase not in ENDED
+
+
+async def _evict(api: ApiClient, places: asyncio.Semaphore, pod: Pod) -> None:
     """We have no right to delete pods, so that disruption budgets hold; one that refuses is told by what is left."""
     meta = pod.metadata
     body: dict[str, JsonValue] = {
@@ -91,7 +96,8 @@ async def _evict(api: ApiClient, pod: Pod) -> None:
     }
     resource = path("/api/v1/namespaces", meta.namespace, "pods", meta.name, "eviction")
     try:
-        await call(api, "POST", resource, Status, body=body)
+        async with places:
+            await call(api, "POST", resource, Status, body=body)
     except (NotFoundError, ConflictError):
         return
     except KubePassingError as error:

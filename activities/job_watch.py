@@ -17,10 +17,11 @@ from temporalio import activity
 from activities.errors import FinalError, PassingError
 from activities.jobs import AttemptQuery, JobActivities
 from activities.waiting import Clock, heartbeats, utc_now
-from sickbay.checkpoints.model import CheckpointListing, CheckpointQuery
+from sickbay.checkpoints.model import Checkpoint, CheckpointListing, CheckpointQuery
 from sickbay.model import Frozen
 from sickbay.ranks.judgement import judge
 from sickbay.ranks.model import NodeRanks
+from sickbay.training import attempt_reading
 from sickbay.training.attempts import AttemptLook, AttemptRef, AttemptState, WatchRequest
 from sickbay.training.job import TrainingSpec
 
@@ -125,50 +126,80 @@ class _Watch:
         self._watched = watched
         self._request = watched.request
         self._seen: AttemptLook | None = None
+        self._placements = watched.request.placements
         self._ranks_due = activities.now()
         self._checkpoints_due = activities.now()
         self._checkpoints = self._request.checkpoints
+        self._listing: asyncio.Task[CheckpointListing | None] | None = None
 
     async def run(self) -> AttemptLook:
-        trouble: PassingError | None = None
+        try:
+            return await self._run()
+        finally:
+            if self._listing is not None:
+                self._listing.cancel()
+                await asyncio.gather(self._listing, return_exceptions=True)
+
+    async def _run(self) -> AttemptLook:
         while True:
+            trouble: PassingError | None = None
             try:
                 look = await self._activities.look(self._watched)
             except PassingError as error:
                 trouble = error
             else:
-                trouble = None
-                self._seen = await self._with_the_rest(look)
+                self._seen = await self._with_the_rest(attempt_reading.compared(look, self._placements))
+                self._placements = self._seen.placements
                 if self._is_news(self._seen):
                     return self._seen
             if self._activities.now() >= self._request.until:
-                if self._seen is None:
-                    raise trouble or PassingError("the attempt was not seen in time")
-                return self._seen
-            left = self._request.until - self._activities.now()
-            await asyncio.sleep(max(min(self._activities.rhythm.look, left), timedelta()).total_seconds())
+                return self._last(trouble)
+            await self._pause()
+
+    def _last(self, trouble: PassingError | None) -> AttemptLook:
+        """What was seen last, and whether it is old. Raises PassingError if nothing was."""
+        if self._seen is None:
+            raise trouble or PassingError("the attempt was not seen in time")
+        if trouble is None:
+            return self._seen
+        why = f"not seen since {self._seen.observed_at:%H:%M:%S}: {trouble}"
+        return self._seen.model_copy(update={"why": why[:400]})
+
+    async def _pause(self) -> None:
+        """Until the next look is due; a listing that comes in is looked at when it comes."""
+        left = max(min(self._activities.rhythm.look, self._request.until - self._activities.now()), timedelta())
+        if self._listing is None:
+            await asyncio.sleep(left.total_seconds())
+        else:
+            await asyncio.wait((self._listing,), timeout=left.total_seconds())
 
     async def _with_the_rest(self, look: AttemptLook) -> AttemptLook:
         """The look with ranks and checkpoints: fresh where they are due, else as seen last."""
         now, rhythm = self._activities.now(), self._activities.rhythm
+        before = self._seen
         look = look.model_copy(
-            update={"ranks": self._seen and self._seen.ranks, "newest": self._seen and self._seen.newest}
+            update={"ranks": before.ranks if before else None, "newest": before.newest if before else None}
         )
         if look.state is AttemptState.RUNNING and now >= self._ranks_due:
             self._ranks_due = now + rhythm.ranks
             look = await self._activities.ranks(self._request, look)
             if look.ranks is not None:
                 self._request = self._request.model_copy(update={"pace": look.ranks.pace})
-        # At its end an attempt may have written one more.
-        ending = look.state is not self._request.state
-        if self._checkpoints is not None and (ending or now >= self._checkpoints_due):
-            self._checkpoints_due = now + rhythm.checkpoints
-            listing = await self._activities.checkpoints(self._checkpoints)
-            if listing is not None:
-                self._checkpoints = self._checkpoints.model_copy(update={"known": listing.checkpoints[:20]})
+        return look.model_copy(update={"newest": self._newest(now) or look.newest})
+
+    def _newest(self, now: datetime) -> Checkpoint | None:
+        """What a listing has just found. It goes on beside the looks: a large store answers slower than pods die."""
+        newest = None
+        if self._listing is not None and self._listing.done():
+            listing, self._listing = self._listing.result(), None
+            if listing is not None and self._checkpoints is not None:
+                known = listing.checkpoints[: self._checkpoints.newest]
+                self._checkpoints = self._checkpoints.model_copy(update={"known": known})
                 newest = next((each for each in listing.checkpoints if each.may_resume), None)
-                look = look.model_copy(update={"newest": newest or look.newest})
-        return look
+        if self._listing is None and self._checkpoints is not None and now >= self._checkpoints_due:
+            self._checkpoints_due = now + self._activities.rhythm.checkpoints
+            self._listing = asyncio.create_task(self._activities.checkpoints(self._checkpoints))
+        return newest
 
     def _is_news(self, look: AttemptLook) -> bool:
         request = self._request
