@@ -134,19 +134,19 @@ async def call(
 async def read_text(api: ApiClient, resource: str, *, query: Mapping[str, str] | None = None, most: int) -> bytes:
     """What a subresource answers that is no JSON, such as a pod's log: its end, at most so many bytes.
 
-    Raises as `call` does.
+    However much the server sends, no more is held. Raises as `call` does.
     """
     try:
-        code, headers, text = await _send(api, "GET", resource, query or {}, None)
+        code, headers, text = await _send(api, "GET", resource, query or {}, None, most)
     except (TimeoutError, aiohttp.ClientError, OSError, ConfigException) as error:
         raise PassingError(f"GET {resource}: no answer from the Kubernetes API: {error!r}") from error
     if not 200 <= code < 300:
         raise _refusal_error(f"GET {resource}", code, headers, text)
-    return text[-most:]
+    return text
 
 
 async def _send(
-    api: ApiClient, method: Method, resource: str, query: Mapping[str, str], body: Body | None
+    api: ApiClient, method: Method, resource: str, query: Mapping[str, str], body: Body | None, most: int | None = None
 ) -> tuple[int, Mapping[str, str], bytes]:
     headers = {"Accept": "application/json"}
     headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
@@ -161,8 +161,19 @@ async def _send(
         auth_settings=["BearerToken"],
     )
     response = await api.call_api(*request, _request_timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT.total_seconds()))
+    if most is not None:
+        return response.status, response.headers, await _end_of(response.response, most)
     text = await response.read()  # type: ignore[no-untyped-call]
     return response.status, response.headers, text
+
+
+async def _end_of(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    """The last bytes of an answer, with no more than those held."""
+    kept = bytearray()
+    async for piece in answer.content.iter_chunked(1 << 16):
+        kept += piece
+        del kept[: max(len(kept) - most, 0)]
+    return bytes(kept)
 
 
 def _refusal_error(what: str, code: int, headers: Mapping[str, str], text: bytes) -> FinalError | PassingError:
