@@ -1,7 +1,8 @@
 """`sickbay demo`: Sickbay's main job on a simulated cluster, from kernel-log lines to proven repairs.
 
-Called by people and by `make demo`. Everything that decides or repairs is the real thing (`console.stage`); the demo
-only starts the faults, shows what happens, gives the approval that a person would give, and checks how it ended.
+Called by people and by `make demo`. Everything that decides or repairs is the real thing (`console.stage`), and so is
+the training job that loses its nodes; the demo only submits it and starts the faults, shows what happens, gives the
+approval that a person would give, and checks how it ended.
 """
 
 import asyncio
@@ -17,20 +18,22 @@ import typer
 from rich.console import Console
 from temporalio.client import Client
 
+from console import demo_job, job_desk
 from console.demo_display import DemoDisplay, ends
 from console.demo_ends import ENDS, wrong_ends
-from console.demo_report import markdown
+from console.demo_report import markdown, survived
 from console.errors import UserError
 from console.incident_desk import handle_of, order, read
 from console.incident_text import console_for_people
 from console.processes import program
-from console.stage import Stage, controlled, staged, until_controlled, working_folder
+from console.stage import CLUSTER, Stage, controlled, staged, until_controlled, working_folder
 from sickbay import names
 from sickbay.diagnosis import diagnose
 from sickbay.faults import Rung
 from sickbay.incident import Command, CommandKind, IncidentView
 from sickbay.incident import Stage as IncidentStage
 from sickbay.kernel_log import scan
+from sickbay.training.job import JobInput, JobView
 from simulator.scenario import load
 from workers.temporal_plugin import temporal_plugin
 
@@ -41,6 +44,9 @@ LONGEST_SECONDS: Final = 600.0
 """Past it the demo has failed; it takes two minutes."""
 LONGEST_INTERACTIVE_SECONDS: Final = 3600.0
 LOOK_SECONDS: Final = 0.5
+JOB: Final = "llama-pretrain"
+JOB_STEPS: Final = 600
+"""A minute's work of its two nodes, of which the faults take both."""
 THINKING_SECONDS: Final = 5.0
 """How long the demo shows the question before it answers as a person would."""
 ENDED: Final = (IncidentStage.CLOSED, IncidentStage.HANDED_OVER)
@@ -111,18 +117,39 @@ class Demo:
         self._console = console
         self._interactive = interactive
         self._asked: dict[str, datetime] = {}
+        self._job: job_desk.Handle | None = None
+        self._job_view: JobView | None = None
         self._began_at = datetime.now(UTC)
 
     async def play(self) -> int:
-        """The four faults of the scenario; the exit code."""
+        """The four faults of the scenario, under a training job; the exit code."""
         nodes = await self._nodes()
         expected = {nodes[fault.node]: ENDS[fault.cured_by] for fault in load(SCENARIO).faults}
-        self._console.print(f"{len(nodes)} nodes are up; the faults begin.")
+        self._console.print(f"{len(nodes)} nodes are up; a training job begins on two of them.")
+        await self._submit()
+        self._console.print("It has saved its first checkpoint; the faults begin.")
         await self._post("/play")
-        views = await self._watch(lambda views: len(views) >= len(expected) and _all_ended(views))
+        views = await self._watch(lambda views: len(views) >= len(expected) and _all_ended(views) and self._job_over)
         wrong = wrong_ends(expected, views)
+        if self._job_view is not None and (wrong_job := await demo_job.wrong_end(self._stage, self._job_view)):
+            wrong = (*wrong, wrong_job)
         self._account(views, wrong)
         return 1 if wrong else 0
+
+    async def _submit(self) -> None:
+        """Submit the job as `sickbay train submit` would, and wait for its first checkpoint."""
+        demo_job.make_bucket(self._stage)
+        spec = demo_job.training_spec(self._stage, JOB, nodes=2, steps=JOB_STEPS, step_seconds=0.1)
+        start = JobInput(cluster=CLUSTER, spec=spec, submitted_by="the demo", submitted_at=datetime.now(UTC))
+        self._job = await job_desk.submit(self._client, start)
+        async with asyncio.timeout(LONGEST_SECONDS):
+            while self._job_view is None or self._job_view.history.durable_step is None:
+                self._job_view = await job_desk.read(self._job)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    @property
+    def _job_over(self) -> bool:
+        return self._job_view is not None and self._job_view.outcome is not None
 
     async def play_log(self, lines: Sequence[str]) -> int:
         """A user's own kernel log on one node; 0 once its incident has ended or waits for people."""
@@ -146,7 +173,9 @@ class Demo:
                 async with asyncio.timeout(longest):
                     while not over(views):
                         views = await self._views()
-                        display.show(views)
+                        if self._job is not None:
+                            self._job_view = await job_desk.read(self._job)
+                        display.show(views, self._job_view)
                         for view in views:
                             await self._answer(view, display)
                         await asyncio.sleep(LOOK_SECONDS)
@@ -196,10 +225,13 @@ class Demo:
 
     def _account(self, views: Sequence[IncidentView], wrong: Sequence[str]) -> None:
         self._console.print(ends(views))
+        if self._job_view is not None:
+            for line in survived(self._job_view):
+                self._console.print(f"{self._job_view.name}: {line}", soft_wrap=True, highlight=False)
         for each in wrong:
             self._console.print(each, style="bold red")
         report = self._stage.folder / "report.md"
-        report.write_text(markdown(views, wrong, self._began_at), encoding="utf-8")
+        report.write_text(markdown(views, wrong, self._began_at, self._job_view), encoding="utf-8")
         self._console.print(f"Report: {report}", soft_wrap=True)
 
     async def _nodes(self) -> list[str]:

@@ -10,6 +10,7 @@ from rich.text import Text
 from console.demo_report import contained_in, faults_of, open_for, proof_of
 from sickbay.faults import Rung
 from sickbay.incident import IncidentView, Stage
+from sickbay.training.job import JobView
 
 _STYLES = {
     Stage.AWAITING_APPROVAL: "bold yellow",
@@ -40,15 +41,18 @@ class DemoDisplay:
         """One line."""
         self._console.print(Text(text, style=style), soft_wrap=True)
 
-    def show(self, views: Sequence[IncidentView]) -> None:
+    def show(self, views: Sequence[IncidentView], job: JobView | None = None) -> None:
         """Bring everything up to date."""
         for view in views:
-            told = self._told.get(view.incident_id, 0)
-            for entry in view.timeline[told:]:
+            for entry in view.timeline[self._told.get(view.incident_id, 0) :]:
                 self.say(f"{entry.at:%H:%M:%S}  {view.node.name:<14} {entry.text}")
             self._told[view.incident_id] = len(view.timeline)
+        if job is not None:
+            for line in job.timeline[self._told.get(job.job_id, 0) :]:
+                self.say(f"{line.at:%H:%M:%S}  {job.name:<14} {line.text}", "cyan")
+            self._told[job.job_id] = len(job.timeline)
         if self._live is not None:
-            self._live.update(Group(Text(), _standing(views)))
+            self._live.update(Group(Text(), _standing(views), *([_at_work(job)] if job is not None else [])))
 
 
 def _standing(views: Sequence[IncidentView]) -> Table:
@@ -63,6 +67,16 @@ def _standing(views: Sequence[IncidentView]) -> Table:
             "" if view.rung is Rung.NONE else view.rung,
             view.waiting_for,
         )
+    return table
+
+
+def _at_work(job: JobView) -> Table:
+    table = Table(title="training job", title_justify="left", expand=True)
+    for heading in ("job", "stage", "attempt", "nodes", "step", "waits for"):
+        table.add_column(heading, overflow="fold")
+    nodes = ", ".join(sorted({place.node for place in job.placements if place.node}))
+    step = f"{job.step or 0} of {job.target_step}"
+    table.add_row(job.name, job.outcome or job.stage, str(job.attempt), nodes, step, job.waiting_for)
     return table
 
 

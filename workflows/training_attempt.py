@@ -138,6 +138,7 @@ class RunningAttempt:
         record = self._record
         before, now = record.state.look, workflow.now()
         durable = record.history.durable_step
+        before_first_step = record.history.attempts[-1].first_step_at is None
         history = bookkeeping.looked(record.history, look, now)
         record.remember(bookkeeping.proven(history))
         record.change(look=look, pace=look.ranks.pace if look.ranks else record.state.pace)
@@ -147,9 +148,9 @@ class RunningAttempt:
         elif look.state is AttemptState.RUNNING and newest.first_step_at is None:
             record.enter(JobStage.STARTING, f"attempt {newest.attempt} runs on {look.running} node(s)")
         elif look.state is AttemptState.RUNNING:
-            record.enter(JobStage.TRAINING, f"attempt {newest.attempt} trains")
+            record.enter(JobStage.TRAINING, f"attempt {newest.attempt} trains" if before_first_step else "")
         if record.history.durable_step != durable:
-            record.note(f"step {record.history.durable_step} is durable")
+            record.note_durable(record.history.durable_step)
         return before is None or before.state is not look.state or record.history.durable_step != durable
 
     def _pending(self, look: AttemptLook) -> None:

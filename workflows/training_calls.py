@@ -7,10 +7,10 @@ from collections.abc import Awaitable
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from activities.checkpoints import CheckpointActivities, TargetLook, TargetQuery
 from temporalio import workflow
 from temporalio.workflow import ActivityCancellationType
 
+from activities.checkpoints import CheckpointActivities, TargetLook, TargetQuery
 from activities.host_jobs import AskCheckpoint, HostJobActivities
 from activities.job_evidence import EvidenceRequest, JobEvidenceActivities
 from activities.job_incidents import (

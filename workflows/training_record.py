@@ -33,6 +33,7 @@ from sickbay.training.job_account import account
 TIMELINE_KEPT = 200
 """Entries kept; a job that has more to tell keeps its newest."""
 REQUESTS_KEPT = 200
+_DURABLE = " is durable"
 
 
 class TrainingRecord:
@@ -141,6 +142,13 @@ class TrainingRecord:
         self.change(timeline=(*self.state.timeline, entry)[-TIMELINE_KEPT:])
         workflow.logger.info(text, extra={"job": self.job_id, "stage": str(self.state.stage)})
         self.show()
+
+    def note_durable(self, step: int | None) -> None:
+        """Tell how far it is saved. A job saves thousands of times, so one line takes the place of the last."""
+        timeline = self.state.timeline
+        if timeline and timeline[-1].text.endswith(_DURABLE):
+            self.change(timeline=timeline[:-1])
+        self.note(f"step {step}{_DURABLE}")
 
     def enter(self, stage: JobStage, text: str = "") -> None:
         """Go to another stage, and show it where people look. Each upsert is billed, so only a change makes one."""

@@ -74,8 +74,9 @@ def of_blame(
 
 
 def most_in_a_day(spec: TrainingSpec, nodes: int) -> int:
-    """How many nodes may be excluded in a day for failures; at least one."""
-    return max(1, int(spec.budgets.exclusions_per_day * nodes))
+    """How many nodes may be excluded in a day for failures; at least two, which may break at once and independently
+    (facts: training, 2.7, precedence)."""
+    return max(2, int(spec.budgets.exclusions_per_day * nodes))
 
 
 def added_to(known: tuple[Exclusion, ...], added: Iterable[Exclusion]) -> tuple[Exclusion, ...]:

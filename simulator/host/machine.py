@@ -209,6 +209,7 @@ class HostMachine:
         if self.boot_id != boot:
             return ProgramEnd(255, "the machine went down during the reset\n")
         end, left = self.driver.end_reset(uuids)
+        self._show_devices()
         for open_fault in left:
             self._later(open_fault.fault.relapse_after, partial(self._relapse, open_fault))
         return end

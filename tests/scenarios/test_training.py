@@ -8,13 +8,9 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import pytest_asyncio
@@ -81,32 +77,14 @@ class Run:
         result = await asyncio.wait_for(self.handle.result(), 240)
         told = "\n".join(entry.text for entry in result.view.timeline)
         assert result.outcome is JobOutcome.SUCCEEDED, told
-        assert self.weights(result) == undisturbed(), told
+        assert demo_job.last_weights(self.stage.stage, result.view) == await demo_job.undisturbed_weights(STEPS), told
         return result
-
-    def weights(self, result: JobResult) -> str:
-        """The checksum of the final weights, by the manifest beside them."""
-        attempt = result.view.history.attempts[-1].attempt
-        key = f"{self.spec.name}/{attempt}/step-{STEPS:08d}/manifest.json"
-        body = demo_job.bucket_client(self.stage.stage).get_object(Bucket=demo_job.BUCKET, Key=key)["Body"].read()
-        return str(json.loads(body)["files"][0]["sha256"])
 
     def process(self, view: JobView, rank: int = 0) -> int:
         """The process of one rank."""
         pod = next(place for place in view.placements if place.rank == rank)
         folder = self.stage.stage.folder / "cluster" / "pods" / f"{pod.pod}-{pod.pod_uid[:8]}"
         return int((folder / "pid").read_text())
-
-
-@cache
-def undisturbed() -> str:
-    """The checksum of the weights of a run that nobody disturbs, on one rank, in a folder."""
-    words = [sys.executable, "-m", "simulator.trainer", "--steps", str(STEPS), "--save-every", "20"]
-    with TemporaryDirectory() as folder:
-        environment = {**os.environ, "SICKBAY_CHECKPOINT_URL": folder, "SICKBAY_NODES": "1"}
-        subprocess.run([*words, "--step-seconds", "0"], env=environment, check=True, timeout=60, capture_output=True)
-        manifest = json.loads((Path(folder) / f"step-{STEPS:08d}" / "manifest.json").read_text())
-    return str(manifest["files"][0]["sha256"])
 
 
 async def a_lost_node_costs_the_steps_since_the_last_checkpoint_and_no_more(stage: Cluster) -> None:

@@ -1,6 +1,7 @@
 """A simulated host's life: boots, faults, repairs, its agent, and the end of every process on it."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -79,6 +80,7 @@ async def test_a_reset_cures_what_it_can_and_the_driver_says_so(tmp_path: Path) 
         assert (end.code, "00000000:86:00.0 was successfully reset" in end.text) == (0, True)
         assert machine.gpu_allocatable == 8
         assert "changed from 0x1 (GPU Reset Required) to 0x0 (None)" in kernel_log(machine)
+        assert json.loads((machine.folder / "host" / "devices.json").read_text()) == {"lost": []}
 
 
 async def test_a_reset_of_another_gpu_cures_nothing(tmp_path: Path) -> None:
