@@ -110,13 +110,14 @@ class Case:
         nodes = {rank.node for rank in showing if rank.node}
         return len(nodes) > 1 and len(showing) * 2 > len(telling)
 
+    def own_exceptions(self) -> list[Seen]:
+        """Exceptions whose type is the script's own, not one that carries any failure."""
+        shown = self.all("python-exception")
+        return [each for each in shown if each.sign.details.get("exception", "").rpartition(".")[2] not in CARRIERS]
+
     def own_exception(self) -> Seen | None:
-        """An exception whose type is the script's own, not one that carries any failure."""
-        for each in self.all("python-exception"):
-            name = each.sign.details.get("exception", "").rpartition(".")[2]
-            if name not in CARRIERS:
-                return each
-        return None
+        """The first of them."""
+        return next(iter(self.own_exceptions()), None)
 
 
 def verdict(

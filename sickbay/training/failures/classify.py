@@ -52,6 +52,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules_waiting.network_or_peer,
     # What tells little.
     rules_ends.sudden_death,
+    rules_code.own_exception,
     rules_waiting.cascade,
     rules_code.exception,
     rules_code.spike,

@@ -34,6 +34,8 @@ _PREFIX: Final = re.compile(
     r"(?:\[1,(?P<mpi>\d+)\]<std(?:out|err)>:|\[rank(?P<rank>\d+)\]:|\[default\d+\]:|(?P<number>\d{1,5}): |"
     r"\((?:\w+) pid=\d+(?:, ip=(?P<ip>[\d.]+))?\)\s?)?"
 )
+_STAMP: Final = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z ")
+"""What `kubectl logs --timestamps` puts before each line."""
 _INNER_RANK: Final = re.compile(r"^\[rank(?P<rank>\d+)\]:")
 _OF_RANK: Final = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)")
 _NCCL: Final = re.compile(r"(?:^|\s)(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ")
@@ -66,8 +68,9 @@ class RankReader:
         self.lines = 0
         self._seen: dict[str, int] = {}
 
-    def take(self, line: str) -> None:
-        """One line, without its prefix."""
+    def take(self, line: str, at: datetime | None = None) -> None:
+        """One line, without its prefix, which may have told its time."""
+        line = _STAMP.sub("", line)
         self.lines += 1
         self._take_step(line)
         self.losses.take(line)
@@ -83,7 +86,7 @@ class RankReader:
             if nccl is not None:
                 details.setdefault("node", nccl["node"])
             self.signs.append(
-                Sign(code=code, line=line.strip()[:LINE_LENGTH], number=self.lines, at=_time(line), details=details)
+                Sign(code=code, line=line.strip()[:LINE_LENGTH], number=self.lines, at=at, details=details)
             )
 
     def evidence(self, base: RankEvidence | None = None, *, cut: bool = False) -> RankEvidence:
@@ -115,7 +118,7 @@ def rank_with_log(base: RankEvidence, text: bytes, *, cut: bool = False) -> Rank
     reader = RankReader(base.rank, base.node)
     for line in lines_of(text.decode(errors="replace")):
         _, _, bare = unprefixed(line)
-        reader.take(bare)
+        reader.take(bare, _time(line))
     return reader.evidence(base, cut=cut)
 
 
@@ -132,7 +135,7 @@ def evidence_of_log(text: str) -> Evidence:
         key = (rank if prefix_rank is None else prefix_rank, node or ip, part)
         if key not in readers:
             readers[key] = RankReader(key[0], key[1])
-        readers[key].take(bare)
+        readers[key].take(bare, _time(line))
     ranks = [reader.evidence() for reader in readers.values() if reader.lines]
     steps = [each.last_step for each in ranks if each.last_step is not None]
     stepped = bool(steps and max(steps) > 0) or any(reader.trained for reader in readers.values())

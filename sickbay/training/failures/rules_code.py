@@ -178,8 +178,14 @@ def either_way(case: Case) -> FailureVerdict | None:
     return first
 
 
+def own_exception(case: Case) -> FailureVerdict | None:
+    """Row 11, and 10 before the first step: an exception of a type that carries no other failure's words, which
+    outweighs what other ranks say of its consequences."""
+    return exception(case) if case.own_exception() is not None else None
+
+
 def exception(case: Case) -> FailureVerdict | None:
-    """Row 11, and 10 before the first step: an exception of the script's own."""
+    """Row 11, and 10 before the first step: any exception in the script."""
     own = case.own_exception()
     shown = [own] if own is not None else case.all("python-exception", "assertion")[:1]
     if not shown:

@@ -33,6 +33,8 @@ def ordered(case: Case) -> FailureVerdict | None:
     """Rows 1, 2 and 29: a person, a deadline or the launcher ended it."""
     if case.evidence.ending is Ending.CANCELLED:
         return verdict(FailureClass.POLICY, FailureAction.STOP, "row-01-cancelled", "it was cancelled", case=case)
+    if case.evidence.ending is Ending.DEADLINE:
+        return verdict(FailureClass.POLICY, FailureAction.STOP, "row-02-time-limit", "its time was over", case=case)
     if shown := case.all("interrupted"):
         return verdict(
             FailureClass.POLICY,

@@ -6,6 +6,7 @@ Each takes the case and gives a verdict, or None if it does not apply. `classify
 from typing import Final
 
 from sickbay.faults import Rung
+from sickbay.node_faults import NODE_NOT_READY
 from sickbay.training.evidence import NodeEvidence
 from sickbay.training.failures.case import Case, Seen, blames, verdict
 from sickbay.training.failures.patterns import Kind, kind_of
@@ -27,7 +28,8 @@ _SPECIFIC: Final = (
 
 def faulty_node(case: Case) -> FailureVerdict | None:
     """Row 3: a detector's fault on a node that took part, severe enough to repair the node."""
-    sick = [node for node in case.evidence.nodes if _severe(node)]
+    # A node that only does not report may train on well; a broken device does not.
+    sick = sorted((node for node in case.evidence.nodes if _severe(node)), key=_only_silent)
     if not sick or _application_came_first(case, {node.node for node in sick}):
         return None
     words = [
@@ -36,7 +38,8 @@ def faulty_node(case: Case) -> FailureVerdict | None:
     blamed = [
         NodeBlame(node=node.node, reason=_codes(node), hardware=True, code=_codes(node).split(", ")[0]) for node in sick
     ]
-    reason = f"a detector found {words[0].partition(': ')[2]} on {sick[0].node} when the attempt failed"
+    found = " and ".join(f"{_codes(node)} on {node.node}" for node in sick[:3])
+    reason = f"a detector found {found} when the attempt failed"
     return verdict(
         PLATFORM,
         EXCLUDING,
@@ -94,7 +97,7 @@ def lost_node(case: Case) -> FailureVerdict | None:
         case=case,
         culprits=[node.node for node in lost],
         blamed=[
-            NodeBlame(node=node.node, reason=word, hardware=node.exists, code="node-not-ready")
+            NodeBlame(node=node.node, reason=word, hardware=node.exists, code=NODE_NOT_READY)
             for node, word in zip(lost, words, strict=True)
         ],
         lines=words,
@@ -237,6 +240,10 @@ def _severe(node: NodeEvidence) -> bool:
     return any(_weighs(fault.rung) for fault in node.faults)
 
 
+def _only_silent(node: NodeEvidence) -> bool:
+    return all(fault.code == NODE_NOT_READY for fault in node.faults if _weighs(fault.rung))
+
+
 def _weighs(rung: Rung) -> bool:
     return rung.disrupts and rung is not Rung.STOP_WORKLOAD
 
@@ -258,7 +265,7 @@ def _application_came_first(case: Case, nodes: set[str]) -> bool:
     began = min([*hardware, *faults], default=None)
     if began is None:
         return False
-    for each in case.all(*_SPECIFIC):
+    for each in (*case.all(*_SPECIFIC), *case.own_exceptions()):
         elsewhere = bool(each.node) and each.node not in nodes
         if elsewhere and each.sign.at is not None and (began - each.sign.at).total_seconds() > skew:
             return True
