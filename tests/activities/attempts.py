@@ -1,6 +1,10 @@
 """Attempts on an API server without controllers or kubelets: a test says itself what those would write."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+
+from aiohttp import web
 
 from activities.jobs import AttemptQuery
 from sickbay import names
@@ -37,3 +41,17 @@ async def exists(kube: KubeUnderTest, place: str, name: str) -> bool:
     """Whether an object is there and nobody has asked for its end."""
     items = (await kube.request("GET", place))["items"]
     return any(item["metadata"]["name"] == name and "deletionTimestamp" not in item["metadata"] for item in items)
+
+
+@asynccontextmanager
+async def served(route: web.RouteDef) -> AsyncIterator[int]:
+    """A small server of one's own; its port on the loopback address."""
+    application = web.Application()
+    application.add_routes([route])
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

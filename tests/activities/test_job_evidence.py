@@ -5,15 +5,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
+from kubernetes.aio.client import ApiClient, Configuration
 
 from activities import job_evidence
 from activities.job_evidence import EvidenceRequest, JobEvidenceActivities
 from activities.jobs import CreateAttempt, JobActivities
+from activities.kube import read_text
 from sickbay.training.attempts import AttemptLook, AttemptState, Placement
 from sickbay.training.evidence import Ending, Evidence, LogState
 from sickbay.training.verdicts import FailureClass
 from simulator.kube.faults import RequestFault
-from tests.activities.attempts import PLAN, QUERY, REF, SPEC, make_pod, set_status
+from tests.activities.attempts import PLAN, QUERY, REF, SPEC, make_pod, served, set_status
 from tests.kube_under_test import KubeUnderTest
 
 pytestmark = pytest.mark.kube
@@ -198,3 +201,18 @@ async def test_a_pod_that_never_ran_has_an_empty_log(bench: Bench) -> None:
     found = await bench.collect()
     assert [each.log for each in found.ranks] == [LogState.READ, LogState.READ, LogState.EMPTY]
     assert found.missing == ()
+
+
+async def test_of_a_log_without_end_no_more_is_held_than_was_asked_for() -> None:
+    async def talks(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for number in range(200):
+            await response.write(b"%06d " % number * 1000)
+        return response
+
+    async with (
+        served(web.get("/log", talks)) as port,
+        ApiClient(Configuration(host=f"http://127.0.0.1:{port}")) as api,
+    ):
+        assert await read_text(api, "/log", most=14) == b"000199 000199 "

@@ -1,8 +1,7 @@
 """Attempts made, looked at, removed and proven gone, against a simulated and a real API server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +19,7 @@ from sickbay.training.attempts import AttemptState, Placement
 from sickbay.training.job import CheckpointHook
 from simulator.kube.faults import RequestFault
 from simulator.kube.requests import MERGE_PATCH
-from tests.activities.attempts import JOBS, PLAN, PODS, QUERY, REF, SPEC, exists, make_pod, set_status
+from tests.activities.attempts import JOBS, PLAN, PODS, QUERY, REF, SPEC, exists, make_pod, served, set_status
 from tests.kube_under_test import KubeUnderTest
 from tests.sickbay.training.manifests.given import NOW, keeps_off, put
 
@@ -42,20 +41,6 @@ async def job_of(kube: KubeUnderTest, name: str = REF.name) -> dict[str, Any]:
 
 def wait(*placements: Placement, deadline: timedelta = NEVER) -> WaitGone:
     return WaitGone(query=QUERY, placements=placements, deadline=deadline)
-
-
-@asynccontextmanager
-async def served(route: web.RouteDef) -> AsyncIterator[int]:
-    """A small server of one's own; its port on the loopback address."""
-    application = web.Application()
-    application.add_routes([route])
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 # Creation
