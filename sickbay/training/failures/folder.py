@@ -25,7 +25,7 @@ from sickbay.faults import Fault
 from sickbay.kube_objects import Node
 from sickbay.model import Frozen
 from sickbay.training.evidence import CollectiveEntry, Evidence, NodeEvidence, RankEvidence, Sign, Stack
-from sickbay.training.failures import collectives, error_files, node_checks, node_states, pod_states
+from sickbay.training.failures import collectives, error_files, flight_recorder, node_checks, node_states, pod_states
 from sickbay.training.failures.log_text import cluster_signs, evidence_of_log, rank_with_log
 
 _COMMENTS: Final = re.compile(r"\A(?:# [^\n]*(?:\n|\Z))+")
@@ -52,7 +52,7 @@ def evidence_of_text(text: str) -> Evidence:
     evidence = evidence_of_log(text)
     recorded = error_files.errors_in(text)
     ranks = _joined(evidence.ranks, recorded)
-    entries = collectives.of_analysis(text) or collectives.of_watchdogs(evidence.ranks)
+    entries = collectives.collectives_in(text, ranks)
     return evidence.model_copy(
         update={
             "ranks": ranks,
@@ -76,7 +76,7 @@ def evidence_of_folder(files: Iterable[NamedBytes]) -> Evidence:
         if name in ("pods.json", "nodes.json", "faults.json"):
             continue
         if (dump := _DUMP.search(file.name)) is not None:
-            entries += collectives.of_dump(file.data, int(dump["rank"]))
+            entries += flight_recorder.of_dump(file.data, int(dump["rank"])) or ()
         elif name.startswith("events."):
             signs += cluster_signs(file.data.decode(errors="replace").splitlines())
         elif name == "error.json":

@@ -12,6 +12,8 @@ from sickbay.training.evidence import LINE_LENGTH, PodEnd, Sign, Source
 from sickbay.training.failures.patterns import found_in
 
 TERMINAL: Final = ("Failed", "Succeeded")
+DISRUPTIONS: Final = ("DisruptionTarget", "AlphaNoCompatGuaranteeDisruptionTarget")
+"""Types of the condition that announces a disruption: since Kubernetes 1.26, and the one of 1.25 (KEP-3329)."""
 
 
 def end_of(pod: Mapping[str, Any]) -> PodEnd:
@@ -27,7 +29,7 @@ def end_of(pod: Mapping[str, Any]) -> PodEnd:
     return PodEnd(
         phase=_text(status.get("phase")),
         reason=_text(status.get("reason")),
-        message=_text(status.get("message")),
+        message=_text(status.get("message") or terminated.get("message") or waiting.get("message")),
         exit_code=code if isinstance(code, int) and not isinstance(code, bool) and terminated else None,
         container_reason=_text(terminated.get("reason") or waiting.get("reason")),
         conditions=dict(_conditions(status)),
@@ -39,11 +41,13 @@ def end_of(pod: Mapping[str, Any]) -> PodEnd:
 
 def state_signs(end: PodEnd) -> tuple[Sign, ...]:
     """What an end state says, in the words of the patterns."""
-    lines = [f"{end.reason}: {end.message}", f"container {end.container_reason}"]
+    lines = [f"{end.reason}: {end.message}", f"container {end.container_reason}: {end.message}"]
+    # A container's own last words, as the kubelet keeps them.
+    lines += end.message.splitlines()[1:]
     over = end.phase in TERMINAL or end.deleting
-    disrupted = end.conditions.get("DisruptionTarget")
-    if disrupted is not None and over:
-        lines.append(f"DisruptionTarget: {disrupted}")
+    for name in DISRUPTIONS:
+        if (disrupted := end.conditions.get(name)) is not None and over:
+            lines.append(f"{name}: {disrupted}")
     signs: list[Sign] = []
     for line in lines:
         for code, details in found_in(line):

@@ -135,7 +135,7 @@ def hang(case: Case) -> FailureVerdict | None:
             )
         case CulpritKind.ENDED_FIRST:
             return _of_the_first(case, found, shown)
-        case CulpritKind.NEVER_JOINED | CulpritKind.DEVICE_SIDE:
+        case CulpritKind.NEVER_JOINED | CulpritKind.DEVICE_SIDE | CulpritKind.FAULTY_NODE:
             return verdict(
                 HANG,
                 FIND_ROOT,
@@ -144,6 +144,7 @@ def hang(case: Case) -> FailureVerdict | None:
                 shown,
                 case=case,
                 culprits=_named(case.evidence, found),
+                lines=found.evidence,
             )
         case CulpritKind.OUTLIER:
             return _of_the_outlier(case, found, shown)
@@ -156,7 +157,7 @@ def hang(case: Case) -> FailureVerdict | None:
             HANG,
             FIND_ROOT,
             "row-27-no-step",
-            "no rank made a step, and nothing tells why",
+            f"no rank made a step, and nothing tells why{f': {found.reason}' if found.reason else ''}",
             shown,
             case=case,
             culprits=[],
