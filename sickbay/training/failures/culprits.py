@@ -15,6 +15,7 @@ from sickbay.faults import Rung
 from sickbay.model import Frozen
 from sickbay.training.evidence import CollectiveEntry, Evidence, LogState, RankEvidence, Stack
 from sickbay.training.failures.patterns import Kind, kind_of
+from sickbay.training.failures.roots import roots
 from sickbay.training.failures.stacks import about, outliers
 from sickbay.training.failures.stalls import Stall, differing, first_of, stalls_of, waits_in
 
@@ -111,6 +112,7 @@ def _ended_first(evidence: Evidence) -> Suspects | None:
     failed = [rank for rank in evidence.ranks if rank not in waiting and _failed_itself(rank, first, skew)]
     if not waiting or not failed or len(failed) > max(1, len(evidence.ranks) // 2):
         return None
+    failed = list(roots(failed, evidence.clock_skew_seconds)) or failed
     ranks = tuple(rank.rank for rank in failed if rank.rank is not None)
     return Suspects(
         kind=CulpritKind.ENDED_FIRST,

@@ -16,13 +16,16 @@ from sickbay.training.failures.patterns import found_in
 _ENTRY: Final = re.compile(r"^\s*\[(?P<number>\d+)\]:\s*$")
 _FIELD: Final = re.compile(r"^\s*(?P<name>time|host|rank|exitcode|error_file|traceback|msg)\s*: ?\s*(?P<value>.*)$")
 _RANK: Final = re.compile(r"(\d+)")
-_RECORD: Final = re.compile(r'"(?P<rank>\d{1,6})":\s*\{(?P<body>.{0,20000}?)"exitcode":\s*(?P<exit>-?\d+)', re.DOTALL)
+_RECORD: Final = re.compile(r'"(?P<rank>\d{1,6})":\s*\{')
+_EXIT: Final = re.compile(r'"exitcode":\s*(?P<exit>-?\d{1,6})')
 _NODE: Final = re.compile(r"\b(?P<node>[a-z][\w-]*-\d+)\s+restart \d+ fails|\b(?P<worker>worker-\d+)\b")
 _MESSAGE: Final = re.compile(r'"message":\s*(?:\{\s*"message":\s*)?"(?P<text>(?:[^"\\]|\\.){0,4000})')
 _STAMP: Final = re.compile(r'"timestamp":\s*"?(?P<time>\d{9,11})')
-_EXCEPTION: Final = re.compile(r"^(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout)):")
+_EXCEPTION: Final = re.compile(r"^(?P<type>(?:[A-Za-z_][\w.]*)?(?:Error|Exception|Exit|Interrupt|Timeout)):")
 LONGEST_FILE: Final = 4 << 20
-"""Characters of a file that are looked at."""
+"""Characters of a file that are looked at; of a log, its last ones, where a launcher has its say."""
+RANKS_MOST: Final = 4096
+BODY: Final = 40_000
 
 
 def error_of(text: str) -> ErrorRecord | None:
@@ -39,18 +42,19 @@ def error_of(text: str) -> ErrorRecord | None:
 
 def errors_in(text: str) -> tuple[RankEvidence, ...]:
     """Every rank that a launcher's block or an agent's record tells of, in some text."""
-    text = text[:LONGEST_FILE]
-    return (*_torchrun_block(text), *_agent_record(text))
+    text = text[-LONGEST_FILE:]
+    return (*_torchrun_block(text), *_agent_record(text))[:RANKS_MOST]
 
 
 def _by_content(content: Any) -> ErrorRecord | None:
     if not isinstance(content, dict):
         return None
-    message, stamp = content.get("message"), content.get("timestamp")
+    message, stamp, extra = content.get("message"), content.get("timestamp"), content.get("extraInfo")
     if isinstance(message, dict):
         extra = message.get("extraInfo")
-        stamp = extra.get("timestamp") if isinstance(extra, dict) else stamp
         message = message.get("message")
+    if isinstance(extra, dict):
+        stamp = extra.get("timestamp", stamp)
     if not isinstance(message, str):
         return None
     code = content.get("errorCode")
@@ -75,7 +79,7 @@ def _record(message: str, stamp: Any, code: int | None) -> ErrorRecord:
 
 def _time(stamp: Any) -> datetime | None:
     try:
-        return datetime.fromtimestamp(int(str(stamp)), UTC)
+        return datetime.fromtimestamp(float(str(stamp)[:32]), UTC).replace(microsecond=0)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -133,18 +137,22 @@ def _agent_record(text: str) -> tuple[RankEvidence, ...]:
     """Records by rank as DLRover's agent prints them, which are often no valid JSON."""
     found = []
     node = _NODE.search(text)
-    for match in _RECORD.finditer(text):
-        rest = text[match.end() : match.end() + 20_000]
-        message = _MESSAGE.search(rest) or _MESSAGE.search(match["body"])
-        stamp = _STAMP.search(rest)
+    starts = [match for match, _ in zip(_RECORD.finditer(text), range(RANKS_MOST), strict=False)]
+    ends = [*(match.start() for match in starts[1:]), len(text)]
+    for match, end in zip(starts, ends, strict=False):
+        body = text[match.end() : min(end, match.end() + BODY)]
+        code = _EXIT.search(body)
+        if code is None:
+            continue
+        message, stamp = _MESSAGE.search(body), _STAMP.search(body)
         words = _unescaped(message["text"]) if message else ""
         found.append(
             RankEvidence(
                 rank=int(match["rank"]),
                 node=(node["node"] or node["worker"]) if node else "",
-                exit_code=normal(int(match["exit"])),
+                exit_code=normal(int(code["exit"])),
                 log=LogState.CUT,
-                error=_record(words, stamp["time"] if stamp else None, int(match["exit"])) if words else None,
+                error=_record(words, stamp["time"] if stamp else None, int(code["exit"])) if words else None,
                 signs=_signs(words),
             )
         )
