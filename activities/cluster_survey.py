@@ -41,7 +41,11 @@ RIGHTS: Final = (
     Right("create", "", "pods/eviction"),
     Right("list", "policy", "poddisruptionbudgets"),
     Right("create", "", "events", "default"),
+    *(Right(verb, "batch", "jobs") for verb in ("get", "create", "delete")),
+    Right("get", "", "pods/log"),
+    Right("list", "", "events"),
 )
+"""Of the controller. Those on jobs, logs and events are for training jobs."""
 RIGHTS_WITH_KARPENTER: Final = tuple(Right(verb, "karpenter.sh", "nodeclaims") for verb in ("get", "list", "delete"))
 
 

@@ -13,14 +13,14 @@ from typing import Final
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from sickbay.ranks.outcome import SlowOutcome, outcome, slow_rank_fault
-from sickbay.training import bookkeeping, manifests, pace_of_job, sizes
+from sickbay.training import bookkeeping, pace_of_job
 from sickbay.training.attempts import AttemptLook, AttemptState, WatchRequest
 from sickbay.training.handshake import AnswerKind, JobAnswer, NodeTrouble
 from sickbay.training.job import JobStage
 from workflows.outside import OutsideError, failure_of
 from workflows.training_calls import TrainingCalls
 from workflows.training_ending import AttemptEnding
+from workflows.training_fit import TrainingFit
 from workflows.training_record import TrainingRecord
 from workflows.training_waits import TrainingWaits
 
@@ -42,6 +42,7 @@ class RunningAttempt:
         self._calls = calls
         self._waits = waits
         self._ending = ending
+        self._fit = TrainingFit(record, calls)
         self._spec = record.spec
 
     async def go_on(self) -> None:
@@ -64,8 +65,8 @@ class RunningAttempt:
             if (ended := pace_of_job.end_of(self._spec, self._record.history, look, workflow.now())) is not None:
                 await self._ending.ended(ended, look)
                 return
-            await self._see_to_slow(look)
-            if await self._resized(look):
+            if better := await self._fit.why_leave(look):
+                await self._leave(better, ())
                 return
             if not news and workflow.now() - began < QUIET_PAUSE:
                 await self._waits.wait(self._interrupted, QUIET_PAUSE, "between two watches")
@@ -123,6 +124,7 @@ class RunningAttempt:
             ref=state.plan.ref,
             until=until_due,
             state=state.look.state if state.look else AttemptState.PENDING,
+            placements=state.look.placements if state.look else (),
             step=newest.samples[-1].step if newest.samples else None,
             step_wanted=self._spec.target.step,
             checkpoints=self._calls.checkpoint_query(tuple(record.attempt for record in record.history.attempts), ()),
@@ -164,50 +166,6 @@ class RunningAttempt:
         if capacity and now >= until and not record.state.capacity_told:
             record.change(capacity_told=True)
             record.note(f"waits for capacity since {created:%H:%M}: {look.why}")
-
-    async def _see_to_slow(self, look: AttemptLook) -> None:
-        """Tell of slow ranks, and have the nodes of the gravest checked."""
-        record = self._record
-        slow = look.ranks.slow if look.ranks else ()
-        known = {each.rank for each in record.state.slow}
-        record.change(slow=slow)
-        job = f"{self._spec.namespace}/{self._spec.name}"
-        uids = {place.node: place.node_uid for place in look.placements}
-        for each in slow:
-            if each.rank in known:
-                continue
-            record.note(f"rank {each.rank} on {each.node} is slow: {'; '.join(each.evidence) or each.cause}")
-            if outcome(each, confirmed=False, worth=False) is SlowOutcome.CHECK:
-                await self._calls.report_node(each.node, uids.get(each.node, ""), (slow_rank_fault(each, job),))
-
-    async def _resized(self, look: AttemptLook) -> bool:
-        """Whether the attempt was left for a better size: smaller while it cannot start, larger at a checkpoint."""
-        record, plan = self._record, self._record.state.plan
-        if plan is None or self._spec.elasticity is None:
-            return False
-        waiting = look.state is AttemptState.PENDING and any(wait.capacity for wait in look.waits)
-        sized_at = record.state.sized_at or workflow.now()
-        dwelt = workflow.now() >= sized_at + self._spec.elasticity.grow_after
-        at_checkpoint = look.newest is not None and look.newest.step == record.history.durable_step and dwelt
-        if not (waiting or (look.state is AttemptState.RUNNING and at_checkpoint)):
-            return False
-        try:
-            room = await self._calls.capacity(plan.ref, record.history.exclusions)
-        except OutsideError:
-            return False
-        template = manifests.nodes_of(self._spec.manifest)
-        if waiting:
-            size = sizes.next_size(self._spec, template, len(room.fitting))
-            if size is None or size.nodes >= plan.nodes:
-                return False
-            await self._leave(f"only {size.nodes} node(s) fit now", ())
-            return True
-        larger = sizes.may_grow(self._spec, plan.nodes, len(room.fitting), sized_at, workflow.now())
-        if larger is None:
-            record.change(sized_at=workflow.now())
-            return False
-        await self._leave(f"{larger.nodes} nodes fit now", ())
-        return True
 
     # Leaving
 

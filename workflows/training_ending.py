@@ -43,7 +43,7 @@ class AttemptEnding:
         evidence = await self._evidence(ended.ending, look)
         verdict = await self._verdict(evidence)
         node, gpu = blame.culprit(verdict, evidence)
-        record.remember(bookkeeping.judged(record.history, verdict, node, gpu))
+        record.remember(bookkeeping.judged(record.history, verdict, node, gpu, workflow.now()))
         record.note(f"{verdict.failure_class} ({verdict.rule}): {verdict.reason}")
         await self._remove(look)
         await self._tell(verdict, node, gpu, look)

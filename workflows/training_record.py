@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributeUpdate
 
 from sickbay import search_attributes
 from sickbay.ranks.outcome import in_words
-from sickbay.training import exclusions
+from sickbay.training import corruption, exclusions
 from sickbay.training.attempts import AttemptRef, Exclusion
 from sickbay.training.blame import left_node
 from sickbay.training.commands import JobSituation
@@ -188,6 +188,7 @@ class TrainingRecord:
         answered = tuple(one for one in self.state.answered if one != trouble.incident_id)
         steps = {**self.state.steps_at_trouble, trouble.incident_id: self.history.durable_step or 0}
         self.change(troubles=(*others, trouble), answered=answered, steps_at_trouble=steps)
+        self.remember(corruption.told_of(self.history, trouble.node.name, trouble.codes, workflow.now()))
         self.keep_off([left_node(trouble, workflow.now())])
         self.note(f"{trouble.node.name} is about to be disrupted ({', '.join(trouble.codes) or trouble.rung})")
 

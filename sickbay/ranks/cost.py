@@ -1,7 +1,7 @@
 """Whether it pays to leave a slow node now, or to bear it.
 
-Called by the training workflow once an active check has confirmed that the node is slow; unconfirmed ones are borne
-whatever they cost (`outcome`). It knows no prices: all is time of the whole job (facts: training, 5, cost test).
+Called by `sickbay.training.slow_nodes`. It knows no prices: all is time of the whole job (facts: training, 5, cost
+test).
 """
 
 from datetime import timedelta

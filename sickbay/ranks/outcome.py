@@ -1,7 +1,8 @@
-"""What a slow rank leads to: told, then its node actively checked, and left at the next checkpoint if that confirms it.
+"""What a slow rank leads to: told; its node actively checked once it is idle; or left at a checkpoint for that check.
 
 Called by the training workflow. Timings of a job alone never condemn a node (design, 3.2): the fault made here blocks
-new work and lets the active checks decide, as every suspicion of jobs does (`sickbay.suspicions`).
+new work and lets the active checks decide, as every suspicion of jobs does (`sickbay.suspicions`). They need idle GPUs,
+so that a job which loses enough by the slow rank makes room for them, and keeps off the node until they have decided.
 """
 
 from enum import StrEnum
@@ -27,20 +28,18 @@ class SlowOutcome(StrEnum):
     OBSERVE = "observe"
     """Tell it in the job's details."""
     CHECK = "check"
-    """Tell it, and report `slow_rank_fault` to the node's incident."""
+    """Tell it, and report `slow_rank_fault` to the node's incident, which checks the node when the job has left it."""
     LEAVE_AT_CHECKPOINT = "leave_at_checkpoint"
-    """End the attempt at the next checkpoint, and go on without the node."""
+    """The same, and end the attempt at a checkpoint to go on without the node."""
 
 
-def outcome(slow: SlowRank, *, confirmed: bool, worth: bool) -> SlowOutcome:
-    """What to do. `confirmed` is whether an active check found the node itself slow, `worth` what `cost` says."""
+def outcome(slow: SlowRank, *, worth: bool) -> SlowOutcome:
+    """What to do. `worth` is what `cost` says."""
     if not slow.slowdown >= WARN:
         return SlowOutcome.NOTHING
     if slow.slowdown < CRITICAL or slow.cause not in IN_THE_NODE:
         return SlowOutcome.OBSERVE
-    if not confirmed:
-        return SlowOutcome.CHECK
-    return SlowOutcome.LEAVE_AT_CHECKPOINT if worth else SlowOutcome.OBSERVE
+    return SlowOutcome.LEAVE_AT_CHECKPOINT if worth else SlowOutcome.CHECK
 
 
 def slow_rank_fault(slow: SlowRank, job: str) -> Fault:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from sickbay.checkpoints.model import Checkpoint, Lineage
+from sickbay.training import corruption
 from sickbay.training.attempts import AttemptLook, AttemptPlan
 from sickbay.training.evidence import PastFailure
 from sickbay.training.history import AttemptEnd, AttemptRecord, JobHistory, Pause, PauseKind, StepSample
@@ -100,10 +101,12 @@ def stopped(history: JobHistory, end: AttemptEnd, why: str, now: datetime) -> Jo
     )
 
 
-def judged(history: JobHistory, verdict: FailureVerdict, culprit_node: str, culprit_gpu: str) -> JobHistory:
-    """Why the newest attempt failed."""
+def judged(
+    history: JobHistory, verdict: FailureVerdict, culprit_node: str, culprit_gpu: str, now: datetime
+) -> JobHistory:
+    """Why the newest attempt failed, and what of the job's work that spoils."""
     values: dict[str, object] = {"verdict": verdict, "culprit_node": culprit_node, "culprit_gpu": culprit_gpu}
-    history = _with_newest(history, values)
+    history = corruption.spoilt(_with_newest(history, values), verdict.blamed, now)
     if verdict.invalid_checkpoint and verdict.invalid_checkpoint not in history.invalid:
         history = history.model_copy(update={"invalid": (*history.invalid, verdict.invalid_checkpoint)[-PATHS_KEPT:]})
     return history
@@ -112,7 +115,10 @@ def judged(history: JobHistory, verdict: FailureVerdict, culprit_node: str, culp
 def gone(history: JobHistory, now: datetime) -> JobHistory:
     """The newest attempt can write no more."""
     history = _with_newest(history, {"gone_at": now})
-    lineage = history.lineage[-1].model_copy(update={"ended_at": now, "nodes": history.attempts[-1].node_names})
+    nodes = history.attempts[-1].node_names
+    # Too many to keep: then anybody may have taken part.
+    nodes = nodes if len(nodes) < NODES_KEPT else ()
+    lineage = history.lineage[-1].model_copy(update={"ended_at": now, "nodes": nodes})
     return history.model_copy(update={"lineage": (*history.lineage[:-1], lineage)})
 
 

@@ -182,6 +182,34 @@ async def test_a_slow_rank_is_told_and_its_node_is_checked(time_skipping: Workfl
         assert any("slow" in entry.text for entry in result.view.timeline)
 
 
+async def test_a_slow_node_that_costs_more_than_a_restart_is_left_with_a_new_checkpoint_and_checked(
+    time_skipping: WorkflowEnvironment,
+) -> None:
+    async with training_bench(time_skipping, ["run", "step 10", "durable 20", "dear"], DONE) as bench:
+        await bench.start()
+        result = await bench.result()
+        assert result.outcome is JobOutcome.SUCCEEDED
+        assert bench.cluster.reported == ["n2 slow-rank"]
+        second = bench.cluster.plans[1]
+        assert (second.resume and second.resume.step, [each.node for each in second.exclusions]) == (21, ["n2"])
+        assert result.view.history.attempts[0].end is AttemptEnd.STOPPED
+
+
+async def test_wrong_results_send_the_job_back_to_before_the_node_joined_and_a_person_decides_where_nothing_is_left(
+    time_skipping: WorkflowEnvironment,
+) -> None:
+    wrong = NodeBlame(node="n1", reason="wrong results", hardware=True, corrupts=True)
+    found = verdict(BudgetKind.PLATFORM, "sdc", blamed=(wrong,))
+    async with training_bench(time_skipping, ["run", "step 10", "durable 40", "fail"], DONE, verdicts=[found]) as bench:
+        await bench.start()
+        view = await bench.until(JobStage.HELD)
+        assert "n1 took part in it and may have computed wrong" in view.timeline[-1].text
+        assert [each.node for each in view.history.taints] == ["n1"]
+        await bench.say(JobCommandKind.FROM_STEP, step=0)
+        assert (await bench.result()).outcome is JobOutcome.SUCCEEDED
+        assert bench.cluster.plans[1].resume is None
+
+
 async def test_waiting_for_capacity_is_no_failure(time_skipping: WorkflowEnvironment) -> None:
     async with training_bench(time_skipping, ["pending"] * 30 + DONE) as bench:
         await bench.start()

@@ -36,7 +36,7 @@ from sickbay.checkpoints.model import (
 )
 from sickbay.names import job_id, node_queue
 from sickbay.nodes import NodeRef
-from sickbay.ranks.model import Hang, RanksLook, SlowCause, SlowRank
+from sickbay.ranks.model import Hang, Pace, RanksLook, SlowCause, SlowRank
 from sickbay.training.attempts import (
     AttemptCreated,
     AttemptGone,
@@ -197,7 +197,9 @@ class FakeCluster:
         if kind == "hang":
             hang = Hang(since=now, last_step=self.step, limit=timedelta(minutes=5))
             ranks = ranks.model_copy(update={"hang": hang})
-        if kind == "slow":
+        if kind == "dear":
+            ranks = ranks.model_copy(update={"pace": Pace(step=timedelta(hours=1))})
+        if kind in ("slow", "dear"):
             slow = SlowRank(rank=1, node="n2", cause=SlowCause.COMPUTE, slowdown=1.5, since=now, evidence=("it lags",))
             ranks = ranks.model_copy(update={"slow": (slow,)})
         waits = (PodWait(pod="p", reason="Unschedulable", capacity=True),) if kind == "pending" else ()

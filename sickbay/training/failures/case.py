@@ -155,12 +155,21 @@ def verdict(
     )
 
 
-def blames(shown: Iterable[Seen], reason: str, *, hardware: bool = False, soft: bool = False) -> tuple[NodeBlame, ...]:
+def blames(
+    shown: Iterable[Seen], reason: str, *, hardware: bool = False, soft: bool = False, corrupts: bool = False
+) -> tuple[NodeBlame, ...]:
     """The nodes that signs are about, each blamed once."""
     nodes = dict.fromkeys(each.node for each in shown if each.node)
     codes = {each.node: each.code for each in shown}
     return tuple(
-        NodeBlame(node=node, reason=reason, hardware=hardware, soft=soft, code=codes[node] if hardware else "")
+        NodeBlame(
+            node=node,
+            reason=reason,
+            hardware=hardware,
+            soft=soft,
+            code=codes[node] if hardware else "",
+            corrupts=corrupts,
+        )
         for node in nodes
     )
 

@@ -71,7 +71,7 @@ def confirmed_corruption(case: Case) -> FailureVerdict | None:
         "a GPU computes something wrong, and another does not",
         shown,
         case=case,
-        blamed=blames(shown, "wrong results", hardware=True),
+        blamed=blames(shown, "wrong results", hardware=True, corrupts=True),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from sickbay.faults import Rung
 from sickbay.node_faults import NODE_NOT_READY
+from sickbay.training import corruption
 from sickbay.training.evidence import NodeEvidence
 from sickbay.training.failures.case import Case, Seen, blames, verdict
 from sickbay.training.failures.patterns import Kind, kind_of
@@ -36,7 +37,14 @@ def faulty_node(case: Case) -> FailureVerdict | None:
         f"{node.node}: {fault.code} ({fault.rung})" for node in sick for fault in node.faults if _weighs(fault.rung)
     ]
     blamed = [
-        NodeBlame(node=node.node, reason=_codes(node), hardware=True, code=_codes(node).split(", ")[0]) for node in sick
+        NodeBlame(
+            node=node.node,
+            reason=_codes(node),
+            hardware=True,
+            code=_codes(node).split(", ")[0],
+            corrupts=any(fault.code in corruption.CODES for fault in node.faults),
+        )
+        for node in sick
     ]
     found = " and ".join(f"{_codes(node)} on {node.node}" for node in sick[:3])
     reason = f"a detector found {found} when the attempt failed"

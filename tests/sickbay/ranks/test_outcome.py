@@ -27,23 +27,22 @@ def slow(slowdown: float, cause: SlowCause = SlowCause.COMPUTE) -> SlowRank:
 
 
 @pytest.mark.parametrize(
-    ("slowdown", "cause", "confirmed", "worth", "expected"),
+    ("slowdown", "cause", "worth", "expected"),
     [
-        (1.05, SlowCause.COMPUTE, True, True, SlowOutcome.NOTHING),
-        (1.10, SlowCause.COMPUTE, True, True, SlowOutcome.OBSERVE),
-        (1.20, SlowCause.COMPUTE, False, True, SlowOutcome.CHECK),
-        (1.20, SlowCause.UNKNOWN, False, False, SlowOutcome.CHECK),
-        (1.90, SlowCause.DATA, True, True, SlowOutcome.OBSERVE),
-        (1.90, SlowCause.CHECKPOINT, True, True, SlowOutcome.OBSERVE),
-        (1.20, SlowCause.COMPUTE, True, True, SlowOutcome.LEAVE_AT_CHECKPOINT),
-        (1.20, SlowCause.COMPUTE, True, False, SlowOutcome.OBSERVE),
-        (float("nan"), SlowCause.COMPUTE, True, True, SlowOutcome.NOTHING),
+        (1.05, SlowCause.COMPUTE, True, SlowOutcome.NOTHING),
+        (1.10, SlowCause.COMPUTE, True, SlowOutcome.OBSERVE),
+        (1.20, SlowCause.COMPUTE, False, SlowOutcome.CHECK),
+        (1.20, SlowCause.UNKNOWN, False, SlowOutcome.CHECK),
+        (1.90, SlowCause.DATA, True, SlowOutcome.OBSERVE),
+        (1.90, SlowCause.CHECKPOINT, True, SlowOutcome.OBSERVE),
+        (1.20, SlowCause.COMPUTE, True, SlowOutcome.LEAVE_AT_CHECKPOINT),
+        (float("nan"), SlowCause.COMPUTE, True, SlowOutcome.NOTHING),
     ],
 )
-def test_a_slow_rank_is_told_then_checked_and_left_only_when_confirmed_and_worth_it(
-    slowdown: float, cause: SlowCause, confirmed: bool, worth: bool, expected: SlowOutcome
+def test_a_slow_rank_is_told_then_its_node_is_checked_and_left_for_that_only_if_it_pays(
+    slowdown: float, cause: SlowCause, worth: bool, expected: SlowOutcome
 ) -> None:
-    assert outcome(slow(slowdown, cause), confirmed=confirmed, worth=worth) is expected
+    assert outcome(slow(slowdown, cause), worth=worth) is expected
 
 
 def test_the_fault_of_a_slow_rank_blocks_new_work_and_is_a_suspicion_that_checks_decide() -> None:
