@@ -14,7 +14,7 @@ import asyncio
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from sickbay.checkpoints.choice import choose
+from sickbay.checkpoints.choice import choose, judged, why_not
 from sickbay.checkpoints.model import ResumeChoice
 from sickbay.names import WORKFLOW_JOB
 from sickbay.training import bookkeeping, budgets, exclusions, manifests, sizes
@@ -162,6 +162,8 @@ class TrainingJob:
         choice = await self._choice()
         if choice is None or record.ordered:
             return
+        for words in choice.passed_over[:3]:
+            record.note(f"not resumed from {words}")
         if not choice.allowed:
             record.hold(choice.why)
             return
@@ -187,7 +189,8 @@ class TrainingJob:
             return None
         whole = [each for each in listing.checkpoints if each.level.may_resume]
         record.change(checkpoint_steps=tuple(each.step for each in whole[:50]))
-        usable = next((each for each in whole if each.may_resume), None)
+        known = judged(listing.checkpoints, record.history)
+        usable = next((each for each in known if not why_not(each, self._spec.checkpoints, record.history)), None)
         target = await self._waits.until_answered(lambda: self._calls.target(attempts, usable.step if usable else None))
         if target is None:
             return None
@@ -243,8 +246,6 @@ class TrainingJob:
             plan=plan, look=None, sized_at=now, not_before=None, resume=choice, resume_override=None, restart_by=""
         )
         record.enter(JobStage.STARTING, f"attempt {plan.ref.attempt} on {plan.nodes} node(s): {choice.why}")
-        for words in choice.passed_over[:3]:
-            record.note(f"not resumed from {words}")
 
     # Ways out
 
