@@ -25,12 +25,16 @@ class Jobs:
         self._world = world
         self._counted: set[str] = set()
         """UIDs of failed pods that are in a job's status already."""
+        self._done: dict[str, set[int]] = {}
+        """Indices that have succeeded, by UID of the job: they stay so when their pods are gone."""
 
     async def run(self) -> None:
         """For ever."""
         await self._world.keep("job controller", self._keep_all, (self._world.jobs, self._world.pods))
 
     async def _keep_all(self) -> None:
+        known = {job.metadata.uid for job in self._world.jobs}
+        self._done = {uid: done for uid, done in self._done.items() if uid in known}
         unfinished = [job for job in self._world.jobs if not is_finished(job) and not job.deleting]
         await self._world.each(unfinished, self._keep)
 
@@ -38,7 +42,8 @@ class Jobs:
         pods = [pod for pod in self._world.pods if pod.controller and pod.controller.uid == job.metadata.uid]
         fresh = [pod for pod in pods if pod.status.phase == "Failed" and pod.metadata.uid not in self._counted]
         failed = job.status.failed + sum(counts_as_failure(job, pod) for pod in fresh)
-        done = {index_of(pod) for pod in pods if pod.status.phase == "Succeeded"}
+        done = self._done.setdefault(job.metadata.uid, set())
+        done |= {index_of(pod) for pod in pods if pod.status.phase == "Succeeded"}
         live = [pod for pod in pods if not pod.finished]
         await self._write_status(job, live, done, failed)
         self._counted |= {pod.metadata.uid for pod in fresh}
