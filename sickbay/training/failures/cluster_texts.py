@@ -6,7 +6,7 @@ A condition counts only while it is True: Kueue leaves the words of an eviction 
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -21,6 +21,7 @@ from sickbay.training.failures.patterns import Kind, found_in, kind_of
 
 SIGNS_MOST: Final = 64
 NODES_MOST: Final = 20_000
+LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ENDED: Final = ("Evicted", "Preempted")
 """Conditions of a Kueue Workload that say that it lost its room."""
 
@@ -28,8 +29,11 @@ _DESCRIBES_NODE: Final = re.compile(r"^(?:Taints|Unschedulable|Lease|Allocatable
 _OF_NODE: Final = re.compile(r"\bnode/(?P<node>[\w.-]+)|\bNode (?P<named>[\w.-]+) (?:status is now|has|is)\b")
 
 
-def nodes_in(text: str, ended_at: datetime) -> tuple[NodeEvidence, ...]:
-    """Every node in some text: objects, or `kubectl describe node`. Faults count around `ended_at`. Raises nothing."""
+def nodes_in(text: str, ended_at: datetime | None) -> tuple[NodeEvidence, ...]:
+    """Every node in some text: objects, or `kubectl describe node`. Raises nothing.
+
+    Open faults count around `ended_at`; without it nobody knows whether they are of that time, and none counts.
+    """
     found: dict[str, NodeEvidence] = {}
     for node in (*_objects(text), *_described(text)):
         if node.metadata.name and len(found) < NODES_MOST:
@@ -86,10 +90,14 @@ def _described(text: str) -> list[Node]:
         return []
 
 
-def _evidence(node: Node, ended_at: datetime) -> NodeEvidence:
-    if node.condition("Ready") is None:
+def _evidence(node: Node, ended_at: datetime | None) -> NodeEvidence:
+    ready = node.condition("Ready")
+    if ready is None:
         return NodeEvidence(node=node.metadata.name, node_uid=node.metadata.uid, told=False)
-    return node_states.evidence_of(node, ended_at)
+    if ended_at is not None:
+        return node_states.evidence_of(node, ended_at)
+    looked = ready.last_heartbeat_time or ready.last_transition_time or LONG_AGO
+    return node_states.evidence_of(node, looked).model_copy(update={"faults": ()})
 
 
 def _event(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -26,7 +26,7 @@ PODS_MOST: Final = 50_000
 NOT_SHOWN: Final = "(reason not shown)"
 """Of a condition in a description, whose table has no column for it."""
 
-_NAME: Final = re.compile(r"^Name:\s+(?P<name>\S+)\s*$", re.MULTILINE)
+_NAME: Final = re.compile(r"^Name:[ \t]+(?P<name>\S+)[ \t]*$", re.MULTILINE)
 _FIELD: Final = re.compile(r"^(?P<indent>\s*)(?P<name>[A-Z][A-Za-z ]{0,30}):(?:\s+(?P<value>.*))?$")
 _CONDITION: Final = re.compile(r"^\s+(?P<type>[A-Z]\w+)\s+(?P<status>True|False|Unknown)\s*$")
 _LABEL: Final = re.compile(r"^(?:Labels:|Annotations:)?\s*(?P<key>[\w./-]+)(?:=|:\s)\s*(?P<value>\S+)\s*$")
@@ -93,8 +93,8 @@ def _described(text: str) -> Iterator[dict[str, Any]]:
     starts = [match.start() for match in _NAME.finditer(text)]
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
         section = text[start:end]
-        if re.search(r"^\s*State:\s+(?:Terminated|Waiting|Running)\s*$", section, re.MULTILINE) or (
-            re.search(r"^Status:\s+\w+\s*$", section, re.MULTILINE) and _NAME.match(section)
+        if re.search(r"^[ \t]*State:[ \t]+(?:Terminated|Waiting|Running)[ \t]*$", section, re.MULTILINE) or (
+            re.search(r"^Status:[ \t]+\w+[ \t]*$", section, re.MULTILINE) and _NAME.match(section)
         ):
             yield _object_of(section[:200_000])
 
