@@ -65,14 +65,15 @@ def _train(options: argparse.Namespace, ring: Ring, step: int, weights: Any, att
         answer = ring.spread(_added(whole, ring.rank) if ring.rank == 0 else None)
         waited = time.monotonic()
         if answer["bad"]:
-            print(f"[rank{ring.rank}]: found NaN in local grad norm at iteration {step + 1}, shards {answer['bad']}")
-            return 1
+            return _no_numbers(ring, step + 1, [shard for shard in answer["bad"] if shard in own])
         weights = weights - RATE * np.asarray(answer["sum"])
         step += 1
         saved = 0.0
         if step % options.save_every == 0 or answer["wished"] or step >= options.steps:
             if ring.rank == 0:
                 save(url, step, weights, attempt=attempt, world=ring.world)
+            # No rank goes on, nor tells that a checkpoint is done, before it is.
+            ring.spread(step)
             saved = time.monotonic() - waited
             if reporter:
                 reporter.checkpoint_done(step)
@@ -90,6 +91,14 @@ def _train(options: argparse.Namespace, ring: Ring, step: int, weights: Any, att
         reporter.close()
     print(f"weights {digest(weights)} at step {step}", flush=True)
     return 0
+
+
+def _no_numbers(ring: Ring, step: int, shards: list[int]) -> int:
+    """A rank tells of its own shards alone; the others only see that it leaves."""
+    if not shards:
+        raise PeerLostError("Connection closed by remote peer")
+    print(f"[rank{ring.rank}]: found NaN in local grad norm at iteration {step}, shards {shards}", flush=True)
+    return 1
 
 
 def digest(weights: Any) -> str:
@@ -160,7 +169,8 @@ def _reporter(rank: int) -> Any:
 
 
 def _on_sigterm(*_: object) -> None:
-    print("Received 15 death signal, shutting down", flush=True)
+    # Not `print`, which may be what the signal has interrupted.
+    os.write(sys.stdout.fileno(), b"Received 15 death signal, shutting down\n")
     os._exit(143)
 
 

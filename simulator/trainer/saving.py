@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlparse
+from urllib.parse import ParseResult, urlparse
 
 import numpy as np
 
@@ -35,9 +35,10 @@ def load(path: str, step: int) -> np.ndarray[Any, Any]:
     try:
         manifest = json.loads(_get(f"{path}/{MANIFEST}"))
         data = _get(f"{path}/{WEIGHTS}")
-    except (OSError, ValueError) as error:
-        raise BrokenCheckpointError(f"unexpected EOF, the file might be corrupted: {error}") from error
-    if manifest["step"] != step or hashlib.sha256(data).hexdigest() != manifest["files"][0]["sha256"]:
+        told = manifest["step"], manifest["files"][0]["sha256"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise BrokenCheckpointError(f"PytorchStreamReader failed reading {path}: {error!r}") from error
+    if told != (step, hashlib.sha256(data).hexdigest()):
         raise BrokenCheckpointError("PytorchStreamReader failed reading zip archive: checksum differs")
     weights: np.ndarray[Any, Any] = np.load(io.BytesIO(data))["weights"]
     return weights
@@ -48,7 +49,7 @@ def _put(url: str, name: str, data: bytes) -> None:
     if parts.scheme == "s3":
         _s3().put_object(Bucket=parts.netloc, Key=f"{parts.path.strip('/')}/{name}", Body=data)
         return
-    target = Path(url) / name
+    target = _folder(parts) / name
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = target.with_name(f".{target.name}.tmp")
     scratch.write_bytes(data)
@@ -63,7 +64,12 @@ def _get(path: str) -> bytes:
         except Exception as error:
             raise OSError(str(error)) from error
         return body
-    return Path(path).read_bytes()
+    return _folder(parts).read_bytes()
+
+
+def _folder(url: ParseResult) -> Path:
+    """A path, or the one of a `file://` URL."""
+    return Path(url.path if url.scheme == "file" else url.geturl())
 
 
 def _s3() -> Any:
