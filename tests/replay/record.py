@@ -15,13 +15,14 @@ from tests.replay.stories import STORIES
 from tests.temporal_servers import start_dev_server
 
 SHORT_RUNS = ("--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=80")
-"""For the story that continues as new; the others stay below."""
+"""For the stories that continue as new; the others stay below."""
+CONTINUED = ("continued", "trained_for_long")
 RECORDER = "recorder"
 
 
 async def record(name: str) -> None:
     """Tell one story and write its runs: NAME.json, or NAME~1.json and so on where there are several."""
-    arguments = SHORT_RUNS if name == "continued" else ()
+    arguments = SHORT_RUNS if name in CONTINUED else ()
     async with await start_dev_server(*arguments) as environment:
         runs = await STORIES[name](environment)
         for number, run in enumerate(runs, start=1):

@@ -30,9 +30,11 @@ from workers.temporal_plugin import temporal_plugin
 from workflows.disruption_budget import DisruptionBudget
 from workflows.node_admission import NodeAdmission
 from workflows.node_incident import NodeIncident
+from workflows.node_suspicions import NodeSuspicions
+from workflows.training_job import TrainingJob
 
 HISTORIES: Final = Path(__file__).parent / "histories"
-WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget)
+WORKFLOWS: Final = (NodeIncident, NodeAdmission, DisruptionBudget, TrainingJob, NodeSuspicions)
 
 Call = tuple[str, list[Any]]
 """An activity by its name, and its arguments as JSON holds them."""

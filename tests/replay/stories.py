@@ -23,6 +23,7 @@ from sickbay.policy.model import ApprovalNeed, FaultPolicy, IncidentPolicy, Jobs
 from sickbay.training.handshake import AnswerKind, JobAnswer
 from tests.eventually import eventually
 from tests.replay.admission_stories import ADMISSIONS
+from tests.replay.training_stories import TRAININGS
 from tests.workflows.budget_worker import LONG_AGO, FakePools, budget_worker, node
 from tests.workflows.fake_world import fault
 from tests.workflows.incident_bench import Bench, incident_bench, quick_policy
@@ -279,5 +280,6 @@ STORIES: Final[dict[str, Story]] = {
         continued,
         budget_with_two_holders,
         *ADMISSIONS,
+        *TRAININGS,
     )
 }
