@@ -156,7 +156,7 @@ class AttemptEnding:
         record = self._record
         uids = {place.node: place.node_uid for place in look.placements}
         for blamed in verdict.blamed:
-            if blamed.hardware:
+            if blamed.hardware and not blamed.known:
                 fault = suspicions.fault_of_blame(blamed, record.job_id, workflow.now())
                 await self._calls.report_node(blamed.node, uids.get(blamed.node, ""), (fault,))
         if node:

@@ -63,6 +63,8 @@ class NodeBlame(Frozen):
     """There is evidence for a node incident, not only for keeping off."""
     code: str = ""
     """Fault code for the incident, where `hardware`."""
+    known: bool = False
+    """Detectors have told it: the job's word adds nothing to it, and is no second evidence."""
     corrupts: bool = False
     """It computed something wrong: nothing that it has contributed to is to be trusted (facts: training, 6)."""
 

@@ -42,6 +42,7 @@ def faulty_node(case: Case) -> FailureVerdict | None:
             reason=_codes(node),
             hardware=True,
             code=_codes(node).split(", ")[0],
+            known=True,
             corrupts=any(fault.code in corruption.CODES for fault in node.faults),
         )
         for node in sick
@@ -105,7 +106,7 @@ def lost_node(case: Case) -> FailureVerdict | None:
         case=case,
         culprits=[node.node for node in lost],
         blamed=[
-            NodeBlame(node=node.node, reason=word, hardware=node.exists, code=NODE_NOT_READY)
+            NodeBlame(node=node.node, reason=word, hardware=node.exists, code=NODE_NOT_READY, known=True)
             for node, word in zip(lost, words, strict=True)
         ],
         lines=words,

@@ -95,6 +95,13 @@ def test_two_nodes_that_break_at_once_are_both_blamed() -> None:
     assert "xid-79 on nodeA and row-remap-failed on nodeB" in found.reason
 
 
+def test_what_detectors_told_is_no_second_evidence_and_a_ranks_own_words_are() -> None:
+    told = classify(pods(failed(), nodes=(fault("nodeA"),)))
+    assert [(each.hardware, each.known) for each in told.blamed] == [(True, True)]
+    own = classify(log("[rank0]: RuntimeError: CUDA error: uncorrectable ECC error encountered", **STEPPED))
+    assert [(each.hardware, each.known) for each in own.blamed] == [(True, False)]
+
+
 def test_a_broken_device_is_named_before_a_node_that_only_does_not_report() -> None:
     silent = fault("nodeA", "node-not-ready")
     found = classify(pods(failed(), failed(), nodes=(silent, fault("nodeB", "xid-64", Rung.REPLACE))))
