@@ -14,6 +14,7 @@ from temporalio.worker import Worker
 
 from console.main import run
 from sickbay import names
+from sickbay.goodput.model import Bucket
 from sickbay.training.job import JobCommandKind
 from tests.eventually import eventually
 from tests.job_stand_in import StandInJob
@@ -135,6 +136,24 @@ async def test_orders_reach_the_job_with_name_and_reason_and_a_refusal_is_its_ow
     handle = submitted.client.get_workflow_handle_for(StandInJob.run, submitted.job_id)
     (order,) = await handle.query(StandInJob.orders)
     assert (order.kind, order.step, order.by) == (JobCommandKind.FROM_STEP, 20, "ada")
+
+
+async def test_the_report_accounts_for_all_time_and_draws_it(submitted: Desk, tmp_path: Path) -> None:
+    drawn = tmp_path / "timeline.svg"
+    typed = await submitted.type("report", submitted.name, "--picture", str(drawn))
+    assert typed.code == 0
+    assert "ETTR" in typed.out
+    assert f"drawn in {drawn}" in typed.out.replace("\n", "")
+    assert drawn.read_text().startswith("<svg")
+    told = json.loads((await submitted.type("report", submitted.name, "--json", "--no-picture")).out)
+    assert {each["bucket"] for each in told["buckets"]} == set(Bucket)
+
+
+async def test_a_picture_that_cannot_be_written_is_told_with_the_cure(submitted: Desk) -> None:
+    typed = await submitted.type("report", submitted.name, "--picture", "/nonexistent/timeline.svg")
+    assert typed.code == 2
+    assert "cannot write /nonexistent/timeline.svg" in typed.err
+    assert "--picture" in typed.err
 
 
 async def test_a_job_that_is_over_shows_its_end_and_takes_no_orders(submitted: Desk) -> None:
