@@ -1,31 +1,54 @@
 """Hugging Face's Trainer: `checkpoint-N` folders; `trainer_state.json` is written last.
 
 The library takes the highest N without a look inside, and fails on each start if the newest was cut (facts: training,
-3.4.1). Weights in safetensors tell their own length.
+3.4.1). Without scheduler or optimizer it goes on silently with neither. Under FSDP or DeepSpeed a checkpoint holds a
+folder of theirs, which must be whole too.
 """
 
-import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from sickbay.checkpoints.deepspeed import shard_problems
+from sickbay.checkpoints import torch_file
+from sickbay.checkpoints.dcp import METADATA, part_problems
+from sickbay.checkpoints.deepspeed import shard_problems, wanted_shards
 from sickbay.checkpoints.model import CheckpointFormat, Level
-from sickbay.checkpoints.tree import HEAD, Candidate, Contents, Entry, Tree, Want, missing, numbered
+from sickbay.checkpoints.pointers import LATEST
+from sickbay.checkpoints.tree import (
+    HEAD,
+    Candidate,
+    Contents,
+    Entry,
+    Judgement,
+    Tree,
+    Want,
+    inside,
+    json_in,
+    missing,
+    numbered,
+    text,
+)
 
 STATE: Final = "trainer_state.json"
 _FOLDER: Final = re.compile(r"checkpoint-(?P<step>\d+)")
-_INDICES: Final = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_INDICES: Final = (
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+    "adapter_model.safetensors.index.json",
+)
 _WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 _RANDOM: Final = re.compile(r"rng_state_(\d+)\.pth$")
-_SHARDED: Final = re.compile(r"^(?:pytorch_model_fsdp_\d+|global_step\d+|optimizer_\d+)/|^pytorch_model_fsdp\.bin$")
+_FSDP: Final = re.compile(r"^((?:pytorch_model_fsdp|optimizer)_\d+)/")
+_FSDP_WHOLE: Final = ("pytorch_model_fsdp.bin", "optimizer.bin")
+_DEEPSPEED: Final = re.compile(r"^(global_step\d+)/")
 
 
 class HfTrainer:
     """The format."""
 
     format = CheckpointFormat.HF_TRAINER
+    pointer = ""
 
     def matches(self, tree: Tree) -> bool:
         """A folder of its own."""
@@ -33,82 +56,89 @@ class HfTrainer:
 
     def candidates(self, tree: Tree) -> Iterator[Candidate]:
         """Its folders."""
-        return numbered(tree, _FOLDER, self.format)
+        return numbered(tree, _FOLDER)
 
     def wanted(self, tree: Tree, candidate: Candidate) -> tuple[Want, ...]:
-        """State and index whole, the heads of safetensors."""
+        """State, indices and metadata whole, the heads of safetensors, the ends of torch's files."""
         files = tree.under(candidate.path)
-        whole = [name for name in (STATE, *_INDICES) if name in files]
-        heads = [name for name in files if name.endswith(".safetensors")]
-        return (
-            *(Want(path=f"{candidate.path}/{name}") for name in whole),
-            *(Want(path=f"{candidate.path}/{name}", first=HEAD) for name in heads),
-        )
+        tag = _folder(files, _DEEPSPEED)
+        names = [STATE, *_INDICES, LATEST, *(f"{folder}/{METADATA}" for folder in _folders(files, _FSDP))]
+        wants = [Want(path=f"{candidate.path}/{name}") for name in names if name in files]
+        wants += [
+            Want(path=f"{candidate.path}/{name}", first=HEAD)
+            for name in files
+            if name.endswith(".safetensors") and "/" not in name
+        ]
+        wants += [torch_file.ends(f"{candidate.path}/{name}") for name in torch_file.tellable(files) if "/" not in name]
+        if tag:
+            wants += wanted_shards(tree.under(f"{candidate.path}/{tag}"), f"{candidate.path}/{tag}")
+        return tuple(wants)
 
-    def judge(self, tree: Tree, candidate: Candidate, contents: Contents) -> tuple[Level, tuple[str, ...]]:
+    def judge(self, tree: Tree, candidate: Candidate, contents: Contents) -> Judgement:
         """The state names this step, and weights, optimizer and random states are complete."""
-        files = tree.under(candidate.path)
-        inside = {path.removeprefix(candidate.path + "/"): data for path, data in contents.items()}
-        problems = _state_problems(files, inside, candidate.step)
-        weights, lengths_known = _weight_problems(files, inside)
-        problems += weights + _optimizer_problems(files) + _random_problems(files)
+        files, read = tree.under(candidate.path), inside(contents, candidate.path)
+        problems = _state_problems(files, read, candidate.step)
+        weights, lengths_known = _weight_problems(files, read)
+        top = {name: data for name, data in read.items() if "/" not in name}
+        problems += weights + torch_file.problems(files, top) + _random_problems(files)
+        problems += _sharded_problems(files, read) if _is_sharded(files) else _optimizer_problems(files)
         if problems:
-            return Level.LISTED, tuple(problems)
-        return (Level.VERIFIED if lengths_known else Level.COMMITTED), ()
+            return Judgement(Level.LISTED, tuple(dict.fromkeys(problems)))
+        return Judgement(Level.VERIFIED if lengths_known else Level.COMMITTED)
 
 
-def _state_problems(files: Mapping[str, Entry], contents: Contents, step: int) -> list[str]:
+def _state_problems(files: Mapping[str, Entry], read: Contents, step: int | None) -> list[str]:
     if STATE not in files:
         return [f"{STATE} is missing: the save never ended"]
-    state = _json(contents.get(STATE))
+    if STATE not in read:
+        return []
+    state = json_in(read[STATE])
     if not isinstance(state, dict):
-        return [f"{STATE} cannot be read"]
+        return [f"{STATE} is cut or no JSON"]
     told = state.get("global_step")
     return [] if told == step else [f"{STATE} is of step {told}"]
 
 
-def _weight_problems(files: Mapping[str, Entry], contents: Contents) -> tuple[list[str], bool]:
-    """What is wrong with the weights, and whether their lengths are known to be right."""
+def _weight_problems(files: Mapping[str, Entry], read: Contents) -> tuple[list[str], bool]:
+    """What is wrong with the weights, and whether all their lengths are known to be right."""
     index = next((name for name in _INDICES if name in files), None)
     if index is not None:
-        content = _json(contents.get(index))
+        if index not in read:
+            return [], False
+        content = json_in(read[index])
         weights = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(weights, dict):
-            return [f"{index} cannot be read"], False
+        if not isinstance(weights, dict) or not weights:
+            return [f"{index} is cut or no JSON"], False
         shards = sorted({str(name) for name in weights.values()})
-        problems = missing(files, shards)
-    elif whole := [name for name in _WEIGHTS if name in files]:
-        shards, problems = whole[:1], missing(files, whole[:1])
-    elif any(_SHARDED.match(name) for name in files):
-        shards = []
-        inner = {name: entry for name, entry in files.items() if name.startswith("global_step")}
-        problems = shard_problems(inner) if inner else []
     else:
-        return ["no weights are there"], False
-    tensors = [name for name in shards if name.endswith(".safetensors") and name in files]
-    problems += [
-        problem for name in tensors if (problem := safetensors_problem(name, files[name].size, contents.get(name)))
-    ]
-    return problems, bool(shards) and len(tensors) == len(shards)
+        shards = [name for name in _WEIGHTS if name in files][:1]
+        if not shards:
+            return ([] if _is_sharded(files) else ["no weights are there"]), _is_sharded(files)
+    problems, known = missing(files, shards), True
+    for name in shards:
+        if name.endswith(".safetensors") and name in files and name in read:
+            words, told = safetensors_problem(name, files[name].size, read[name])
+            problems += [words] if words else []
+            known = known and told
+    return problems, known
 
 
-def safetensors_problem(name: str, size: int, head: bytes | None) -> str:
-    """What its own header says against a safetensors file; empty if it agrees, or is longer than what was read."""
-    if head is None:
-        return f"{name} cannot be read"
+def safetensors_problem(name: str, size: int, head: bytes) -> tuple[str, bool]:
+    """What its own header says against a safetensors file, empty if nothing; and whether the header could tell: it may
+    be longer than what was read."""
     if len(head) < 8:
-        return f"{name} has {size} bytes, less than a header"
+        return f"{name} has {size} bytes, less than a header", True
     (length,) = struct.unpack("<Q", head[:8])
     if 8 + length > size:
-        return f"{name} is cut within its header"
+        return f"{name} is cut within its header", True
     if 8 + length > len(head):
-        return ""
-    header = _json(head[8 : 8 + length])
+        return "", False
+    header = json_in(head[8 : 8 + length])
     if not isinstance(header, dict):
-        return f"{name}: its header cannot be read"
+        return f"{name}: its header cannot be understood", True
     ends = [value["data_offsets"][1] for key, value in header.items() if key != "__metadata__" and _is_tensor(value)]
     wanted = 8 + length + max(ends, default=0)
-    return "" if size == wanted else f"{name} has {size} bytes, and its header tells {wanted}"
+    return ("" if size == wanted else f"{name} has {size} bytes, and its header tells {wanted}"), True
 
 
 def _is_tensor(value: Any) -> bool:
@@ -117,21 +147,50 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _optimizer_problems(files: Mapping[str, Entry]) -> list[str]:
-    if any(name.startswith(("global_step", "optimizer_")) for name in files):
-        return []
-    return missing(files, ("optimizer.pt",)) if "optimizer.bin" not in files else missing(files, ("optimizer.bin",))
+    """The library takes neither of the two if one is missing, and does not say so."""
+    return missing(files, ("optimizer.pt", "scheduler.pt"))
+
+
+def _is_sharded(files: Mapping[str, Entry]) -> bool:
+    return bool(_folders(files, _FSDP) or _folder(files, _DEEPSPEED)) or any(name in files for name in _FSDP_WHOLE)
+
+
+def _sharded_problems(files: Mapping[str, Entry], read: Contents) -> list[str]:
+    """What is wrong with the folders of FSDP or DeepSpeed."""
+    if tag := _folder(files, _DEEPSPEED):
+        shards, _ = shard_problems(_under(files, tag), inside(read, tag))
+        pointer = missing(files, (LATEST,))
+        told = text(read.get(LATEST))
+        if not pointer and told is not None and told != tag:
+            pointer = [f"{LATEST} says {told[:60]!r}, and {tag} is there"]
+        return pointer + shards
+    problems = []
+    for folder in _folders(files, _FSDP):
+        parts, _ = part_problems(_under(files, folder), read.get(f"{folder}/{METADATA}"))
+        problems += [f"{folder}/{words}" for words in parts]
+    kinds = {folder.rpartition("_")[0] for folder in _folders(files, _FSDP)}
+    if kinds == {"pytorch_model_fsdp"} and "optimizer.bin" not in files:
+        problems.append("no optimizer is there")
+    if kinds == {"optimizer"}:
+        problems.append("no folder of weights is there")
+    return problems + missing(files, [name for name in _FSDP_WHOLE if name in files] if kinds else _FSDP_WHOLE)
+
+
+def _under(files: Mapping[str, Entry], folder: str) -> dict[str, Entry]:
+    return {path[len(folder) + 1 :]: entry for path, entry in files.items() if path.startswith(folder + "/")}
+
+
+def _folders(files: Mapping[str, Entry], pattern: re.Pattern[str]) -> list[str]:
+    return sorted({match.group(1) for name in files if (match := pattern.match(name))})
+
+
+def _folder(files: Mapping[str, Entry], pattern: re.Pattern[str]) -> str:
+    """The newest that matches; empty if none does."""
+    return max(_folders(files, pattern), key=lambda name: (len(name), name), default="")
 
 
 def _random_problems(files: Mapping[str, Entry]) -> list[str]:
-    ranks = {int(match.group(1)) for name in files if (match := _RANDOM.search(name))}
-    if not ranks:
-        return []
-    absent = sorted(set(range(max(ranks) + 1)) - ranks)
-    return [f"rng_state_{rank}.pth is missing" for rank in absent[:4]]
-
-
-def _json(data: bytes | None) -> Any:
-    try:
-        return json.loads(data) if data is not None else None
-    except (ValueError, RecursionError):
-        return None
+    """Every rank has its random state, up to the highest that is there."""
+    ranks = {int(match.group(1)[:9]) for name in files if (match := _RANDOM.match(name))}
+    absent = [rank for rank in range(min(max(ranks, default=-1) + 1, len(ranks) + 1)) if rank not in ranks]
+    return [f"rng_state_{rank}.pth is missing" for rank in absent]
