@@ -1,9 +1,9 @@
 """Reads the pickles of checkpoints as inert data: nothing in them is imported, called or built.
 
 Used for the metadata of distributed checkpoints and for the small part of a torch file that tells its step and its
-world size. The instructions are interpreted here, one by one; a name in the pickle, and whatever is called or built with it,
-becomes a record that only keeps what it is given. Python's own unpickler is not used even with its names replaced: a
-short hostile file can make it reserve memory by the gigabyte, or hash for ever.
+world size. The instructions are interpreted here, one by one; a name in the pickle, and whatever is called or built
+with it, becomes a record that only keeps what it is given. Python's own unpickler is not used even with its names
+replaced: a short hostile file can make it reserve memory by the gigabyte, or hash for ever.
 """
 
 import struct

@@ -1,9 +1,9 @@
 """Orbax: a folder for each step, written under another name and renamed, or marked where a store cannot rename.
 
 `_CHECKPOINT_METADATA` tells when it was committed, and which items it holds. A copy to a store without renames lacks
-the marker `commit_success.txt` and must not be called incomplete for that alone (facts: training, 3.4.15); but where other
-steps beside it are marked, one without the mark never ended. A folder under its temporary name is never whole. Whether
-OCDBT's data files are all there, and as long as they should be, only Orbax itself can tell.
+the marker `commit_success.txt` and must not be called incomplete for that alone (facts: training, 3.4.15); but where
+other steps beside it are marked, one without the mark never ended. A folder under its temporary name is never whole.
+Whether OCDBT's data files are all there, and as long as they should be, only Orbax itself can tell.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Pointer files: Megatron's tracker and DeepSpeed's `latest`, at the root, each naming the newest that is finished.
 
 Used by those two formats and by `survey`. A step beyond what the pointer names is not finished: an asynchronous save
-may still be writing it. A pointer that is lost, empty or garbled says nothing of any step; then what the folders hold must
-tell, and people are told what the library would do without it (facts: training, 3.1 and 3.4.8).
+may still be writing it. A pointer that is lost, empty or garbled says nothing of any step; then what the folders hold
+must tell, and people are told what the library would do without it (facts: training, 3.1 and 3.4.8).
 """
 
 from typing import Final
