@@ -28,6 +28,8 @@ SHARDS: Final = 12
 WIDTH: Final = 32
 SAMPLES: Final = 16
 RATE: Final = 0.05
+NOISE: Final = 0.5
+"""In what it learns, so that its loss falls to a floor, as losses do."""
 
 
 def main() -> int:
@@ -55,9 +57,9 @@ def _train(options: argparse.Namespace, ring: Ring, step: int, weights: Any, att
     while step < options.steps:
         began = time.monotonic()
         _suffer(ring.rank)
-        own = {shard: _gradient(weights, step, shard) for shard in range(SHARDS) if shard % ring.world == ring.rank}
+        own = {shard: _backward(weights, step, shard) for shard in range(SHARDS) if shard % ring.world == ring.rank}
         if _trouble().get("nan"):
-            own = {shard: [float("nan")] * WIDTH for shard in own}
+            own = {shard: [float("nan")] * (WIDTH + 1) for shard in own}
         time.sleep(options.step_seconds * float(_trouble().get("slow", 1)))
         computed = time.monotonic()
         wishes = bool(reporter and reporter.checkpoint_requested())
@@ -66,7 +68,8 @@ def _train(options: argparse.Namespace, ring: Ring, step: int, weights: Any, att
         waited = time.monotonic()
         if answer["bad"]:
             return _no_numbers(ring, step + 1, [shard for shard in answer["bad"] if shard in own])
-        weights = weights - RATE * np.asarray(answer["sum"])
+        loss, *gradient = answer["sum"]
+        weights = weights - RATE * np.asarray(gradient)
         step += 1
         saved = 0.0
         if step % options.save_every == 0 or answer["wished"] or step >= options.steps:
@@ -86,7 +89,7 @@ def _train(options: argparse.Namespace, ring: Ring, step: int, weights: Any, att
                 tokens=SHARDS * SAMPLES,
             )
         if step % 10 == 0:
-            print(f"iteration {step}/{options.steps} | loss: {float(np.square(weights).mean()):.6f}", flush=True)
+            print(f"iteration {step}/{options.steps} | loss: {loss:.6f}", flush=True)
     if reporter:
         reporter.close()
     print(f"weights {digest(weights)} at step {step}", flush=True)
@@ -114,19 +117,20 @@ def _begin() -> tuple[int, Any]:
     return 0, np.random.default_rng(7).standard_normal(WIDTH)
 
 
-def _gradient(weights: Any, step: int, shard: int) -> list[float]:
-    """Of one shard: the same numbers wherever and whenever it is computed."""
+def _backward(weights: Any, step: int, shard: int) -> list[float]:
+    """Loss and gradient of one shard: the same numbers wherever and whenever they are computed."""
     random = np.random.default_rng([11, step, shard])
     inputs = random.standard_normal((SAMPLES, WIDTH))
-    wanted = inputs @ np.arange(WIDTH) / WIDTH
-    gradient: list[float] = (inputs.T @ (inputs @ weights - wanted) / (SAMPLES * SHARDS)).tolist()
-    return gradient
+    wanted = inputs @ np.arange(WIDTH) / WIDTH + NOISE * random.standard_normal(SAMPLES)
+    missed = inputs @ weights - wanted
+    parts: list[float] = [float(missed @ missed / 2), *(inputs.T @ missed).tolist()]
+    return [part / (SAMPLES * SHARDS) for part in parts]
 
 
 def _added(whole: dict[int, Any], rank: int) -> dict[str, Any]:
     """The sum in order of the shards, which shards are no numbers, and whether any rank was asked to save."""
     assert rank == 0
-    total = np.zeros(WIDTH)
+    total = np.zeros(WIDTH + 1)
     for shard in range(SHARDS):
         total = total + np.asarray(whole[shard])
     bad = [shard for shard in range(SHARDS) if not np.isfinite(whole[shard]).all()]

@@ -143,6 +143,16 @@ async def test_a_resume_from_any_checkpoint_ends_with_the_weights_of_a_run_that_
     assert {await attempt.weights() for attempt in resumed} == {wanted}
 
 
+async def test_its_losses_fall_as_those_of_a_model_that_learns(trainings: Trainings) -> None:
+    attempt = await trainings.begin(steps=400)
+    assert await attempt.ended() == [0]
+    losses = [float(loss) for loss in re.findall(r"iteration \d+/400 \| loss: (\S+)\n", attempt.log(0))]
+    assert len(losses) == 40
+    assert losses[-1] < losses[0] / 2
+    (rank,) = evidence_of_text(attempt.log(0)).ranks
+    assert not {"loss-diverged", "loss-high"} & {sign.code for sign in rank.signs}
+
+
 async def test_checkpoints_go_to_a_folder_that_is_named_by_its_url_too(trainings: Trainings) -> None:
     place = trainings.folder / "by-url"
     first = await trainings.begin(SICKBAY_CHECKPOINT_URL=place.as_uri())
