@@ -190,7 +190,9 @@ def _folder(files: Mapping[str, Entry], pattern: re.Pattern[str]) -> str:
 
 
 def _random_problems(files: Mapping[str, Entry]) -> list[str]:
-    """Every rank has its random state, up to the highest that is there."""
+    """Every rank has its random state, up to the highest that is there; a lone rank's file bears no number."""
     ranks = {int(match.group(1)[:9]) for name in files if (match := _RANDOM.match(name))}
-    absent = [rank for rank in range(min(max(ranks, default=-1) + 1, len(ranks) + 1)) if rank not in ranks]
+    if not ranks:
+        return []
+    absent = [rank for rank in range(min(max(*ranks, 1) + 1, len(ranks) + 1)) if rank not in ranks]
     return [f"rng_state_{rank}.pth is missing" for rank in absent]

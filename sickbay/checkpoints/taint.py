@@ -4,7 +4,7 @@ Called by `choice`. Only confirmed corruption taints; a suspicion excludes the n
 inherited: what was trained on top of a tainted checkpoint is tainted too, whoever wrote it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sickbay.checkpoints.model import Checkpoint, Lineage, TaintWindow
 
@@ -26,13 +26,36 @@ def tainted_paths(
 ) -> dict[str, str]:
     """Why, by path. Looked at oldest first, since taint is inherited upwards."""
     bad: dict[str, str] = {}
+    there = {each.path for each in checkpoints}
     for checkpoint in sorted(checkpoints, key=lambda each: (each.attempt or 0, each.step)):
         own = lineage.get(checkpoint.attempt) if checkpoint.attempt is not None else _at(checkpoint, lineage)
-        if own is not None and own.resumed_path in bad:
+        if own is not None and _began_tainted(own, bad, there, lineage, windows):
             bad[checkpoint.path] = f"it was trained on {own.resumed_path}, which is tainted"
         elif window := next((each for each in windows if _touched(checkpoint, own, each)), None):
             bad[checkpoint.path] = f"{window.node} took part in it and may have computed wrong: {window.reason}"
     return bad
+
+
+def _began_tainted(
+    own: Lineage, bad: Mapping[str, str], there: Collection[str], lineage: Mapping[int, Lineage],
+    windows: tuple[TaintWindow, ...],
+) -> bool:  # fmt: skip
+    """Whether what an attempt began from was tainted. That may be deleted since; then every attempt that may have
+    written it tells, by who took part in it when."""
+    if not own.resumed_path or own.resumed_path in there:
+        return own.resumed_path in bad
+    earlier = [each for each in lineage.values() if each.attempt < own.attempt]
+    writers = [each for each in earlier if (each.resumed_step or 0) < (own.resumed_step or 0)]
+    return any(
+        any(_took_part(writer, window) for window in windows) or _began_tainted(writer, bad, there, lineage, windows)
+        for writer in writers
+    )
+
+
+def _took_part(writer: Lineage, window: TaintWindow) -> bool:
+    """Whether the window's node worked in an attempt within the window; where nobody knows who did, it may have."""
+    there = not writer.nodes or window.node in writer.nodes
+    return there and writer.began_at < window.until and (writer.ended_at is None or writer.ended_at > window.since)
 
 
 def _touched(checkpoint: Checkpoint, own: Lineage | None, window: TaintWindow) -> bool:
