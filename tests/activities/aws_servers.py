@@ -1,7 +1,7 @@
 """A moto server for the EC2 and Auto Scaling tests, started once for all of them."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
     from mypy_boto3_ec2 import EC2Client
 
-REGION = "eu-west-1"
+REGION: Final = "eu-west-1"
 
 
 @pytest.fixture(scope="session")
