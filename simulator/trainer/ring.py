@@ -60,13 +60,10 @@ class Ring:
                     self._peers[int(self._receive(peer)["rank"])] = peer
             return
         while time.monotonic() < until:
-            address = _resolved(master)
-            try:
-                peer = socket.create_connection((address, PORT), timeout=MEET_SECONDS)
-            except OSError:
+            peer = _connected(master)
+            if peer is None:
                 time.sleep(0.1)
                 continue
-            peer.settimeout(None)
             self._send(peer, {"rank": self.rank})
             self._peers[0] = peer
             return
@@ -96,13 +93,27 @@ class Ring:
         return data
 
 
-def _resolved(name: str) -> str:
-    """The newest address of a name in the simulator's hosts file; the name itself where there is none."""
-    found = name
+def _connected(master: str) -> socket.socket | None:
+    address = resolved(master)
+    try:
+        peer = socket.create_connection((address, PORT), timeout=MEET_SECONDS) if address else None
+    except OSError:
+        return None
+    if peer is not None:
+        peer.settimeout(None)
+    return peer
+
+
+def resolved(name: str) -> str:
+    """The newest address of a name in the simulator's hosts file, empty while it has none; without such a file the name
+    itself. A name server would be asked in vain, and may take long to say so."""
     hosts = os.environ.get("SIMULATOR_HOSTS", "")
-    if hosts and Path(hosts).exists():
-        for line in Path(hosts).read_text(encoding="ascii").splitlines():
-            address, *names = line.split()
-            if name in names:
-                found = address
+    if not hosts:
+        return name
+    found = ""
+    # A last line without its end is still being written.
+    for line in Path(hosts).read_text(encoding="ascii").split("\n")[:-1]:
+        address, *names = line.split()
+        if name in names:
+            found = address
     return found

@@ -19,6 +19,7 @@ from sickbay.training.failures.folder import evidence_of_text
 from sickbay.training.verdicts import FailureVerdict
 from simulator.cluster.objects import Pod
 from simulator.cluster.pod_processes import COMPLETION_INDEX, PodProcesses
+from simulator.trainer.ring import resolved
 from simulator.trainer.saving import MANIFEST, WEIGHTS
 from tests.simulator.waiting import SOON, until
 
@@ -228,6 +229,24 @@ async def test_all_ranks_save_when_the_node_of_one_asks_for_a_checkpoint(trainin
     await until(lambda: bool(attempt.steps_saved()))
     await asyncio.gather(*(trainings.processes.end(pod, SOON) for pod in attempt.pods))
     assert len(attempt.steps_saved()) == 1
+
+
+@pytest.mark.parametrize(
+    ("hosts", "address"),
+    [
+        ("127.20.0.1 run-a1-0\n127.20.0.2 x run-a1-0 y\n", "127.20.0.2"),
+        ("127.20.0.1 run-a1-00\n127.20.0.2 run-a1-0", ""),
+        ("", ""),
+        (None, "run-a1-0"),
+    ],
+)
+def test_a_name_is_looked_up_in_the_hosts_file_alone_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: str | None, address: str
+) -> None:
+    if hosts is not None:
+        (tmp_path / "hosts").write_text(hosts)
+    monkeypatch.setenv("SIMULATOR_HOSTS", "" if hosts is None else str(tmp_path / "hosts"))
+    assert resolved("run-a1-0") == address
 
 
 @pytest.mark.parametrize(
