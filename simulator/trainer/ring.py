@@ -48,26 +48,26 @@ class Ring:
         return value
 
     def _meet(self, master: str) -> None:
-        until = time.monotonic() + MEET_SECONDS
         if self.rank == 0:
-            with socket.create_server((os.environ.get("POD_IP", "127.0.0.1"), PORT)) as listener:
-                listener.settimeout(MEET_SECONDS)
-                while len(self._peers) < self.world - 1:
-                    try:
-                        peer, _ = listener.accept()
-                    except TimeoutError as error:
-                        raise PeerLostError(f"{len(self._peers) + 1} of {self.world} ranks came") from error
-                    self._peers[int(self._receive(peer)["rank"])] = peer
+            self._await_peers()
             return
-        while time.monotonic() < until:
-            peer = _connected(master)
-            if peer is None:
-                time.sleep(0.1)
-                continue
-            self._send(peer, {"rank": self.rank})
-            self._peers[0] = peer
-            return
-        raise PeerLostError(f"{master} did not answer")
+        until = time.monotonic() + MEET_SECONDS
+        while (first := _connected(master)) is None:
+            if time.monotonic() > until:
+                raise PeerLostError(f"{master} did not answer")
+            time.sleep(0.1)
+        self._send(first, {"rank": self.rank})
+        self._peers[0] = first
+
+    def _await_peers(self) -> None:
+        with socket.create_server((os.environ.get("POD_IP", "127.0.0.1"), PORT)) as listener:
+            listener.settimeout(MEET_SECONDS)
+            while len(self._peers) < self.world - 1:
+                try:
+                    peer, _ = listener.accept()
+                except TimeoutError as error:
+                    raise PeerLostError(f"{len(self._peers) + 1} of {self.world} ranks came") from error
+                self._peers[int(self._receive(peer)["rank"])] = peer
 
     def _send(self, peer: socket.socket, value: Any) -> None:
         data = json.dumps(value).encode()
