@@ -5,6 +5,7 @@ that lasted, or that ended in no number, is the job's own unless something else 
 """
 
 import re
+from statistics import median_high
 from typing import Final
 
 from sickbay.training.evidence import Sign
@@ -24,6 +25,8 @@ BACK: Final = 1.15
 """Times the losses before: below it the loss is back."""
 HIGH_NORM: Final = 50.0
 KEPT: Final = 4096
+USUAL: Final = 8
+"""How many losses before one make up the usual."""
 LEAST: Final = 4
 
 
@@ -60,15 +63,24 @@ class LossSeries:
             if norm is not None and norm["norm"].lower() not in ("nan", "inf"):
                 self._norms.append(float(norm["norm"]))
 
+    def _rise(self) -> tuple[float, float]:
+        """The usual loss before the first spike, and the highest since; without a spike both are the usual one. A loss
+        that begins high and falls has none."""
+        usual = self._losses[0]
+        for place in range(1, len(self._losses)):
+            usual = median_high(self._losses[max(0, place - USUAL) : place])
+            if self._losses[place] > usual * HIGH > 0:
+                return usual, max(self._losses[place:])
+        return usual, usual
+
     def signs(self, number: int) -> tuple[Sign, ...]:
         """What the series shows; nothing for one that is ordinary, or too short to judge."""
         if self._not_numbers and len(self._losses) < LEAST:
             return (Sign(code="loss-not-a-number", line=self._line.strip()[:400], number=number),)
         if len(self._losses) < LEAST:
             return ()
-        lowest_first = sorted(self._losses[: max(2, len(self._losses) // 4)])
-        before = lowest_first[len(lowest_first) // 2]
-        peak, last = max(self._losses), self._losses[-1]
+        before, peak = self._rise()
+        last = self._losses[-1]
         words = f"loss {before:.3g} before, {peak:.3g} at its highest, {last:.3g} at the end"
         if self._not_numbers or self._vanished:
             code = "loss-diverged" if peak > before * HIGH else "loss-not-a-number"
