@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     group.command("list")(list_command)
     group.command("verify")(verify_command)
-    app.add_typer(group, name="checkpoints", help="Say which checkpoints are whole, and which one would be resumed.")
+    app.add_typer(group, name="checkpoints", help="Say which checkpoints are whole and may be resumed.")
 
 
 def list_command(

@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "check": ("console.check", "Say how this machine is, or what recorded outputs show."),
     "incidents": ("console.incidents", "List, show and decide incidents."),
     "train": ("console.train", "Submit, follow and explain training jobs."),
-    "checkpoints": ("console.checkpoints", "Say which checkpoints are whole, and which one would be resumed."),
+    "checkpoints": ("console.checkpoints", "Say which checkpoints are whole and may be resumed."),
     "policy": ("console.policy", "Check a policy file, or explain what it would do."),
     "doctor": ("console.doctor", "Say what in a cluster would make Sickbay fail."),
     "controller": ("console.controller", "Run the cluster's controller: watch, contain, repair."),

@@ -242,6 +242,7 @@ def job_activities(client: Client, api: ApiClient, settings: ControllerSettings,
             ranks=timedelta(seconds=settings.job_ranks_seconds),
             checkpoints=timedelta(seconds=settings.job_checkpoints_seconds),
         ),
+        slow_at_least=timedelta(seconds=settings.job_slow_seconds),
     )
     return [
         jobs.create_attempt,

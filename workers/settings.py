@@ -77,6 +77,8 @@ class ControllerSettings(BaseSettings):
     """Between two looks at a running attempt's pods: what a failed job waits before anybody knows."""
     job_ranks_seconds: float = Field(default=15, gt=0)
     """Between two looks at what its ranks tell."""
+    job_slow_seconds: float = Field(default=240, gt=0)
+    """How long a rank must hold up its peers before it is told."""
     job_checkpoints_seconds: float = Field(default=30, gt=0)
     """Between two listings of its checkpoints."""
 

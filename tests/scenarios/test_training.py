@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from console import demo_job, job_desk
 from console.stage import CLUSTER
+from sickbay.incident import Outcome
 from sickbay.names import ANNOTATION_INCIDENT
 from sickbay.training.job import JobDeadlines, JobInput, JobOutcome, JobResult, JobView, TrainingSpec
 from simulator.trainer.saving import WEIGHTS
@@ -32,7 +33,7 @@ SCENARIO = """
 speed: 20
 times: {boot: 20, reboot: 60, gpu_reset: 20}
 pools:
-  - {name: p5, kind: karpenter, nodes: 6}
+  - {name: p5, kind: karpenter, nodes: 9}
 """
 STEPS = 160
 QUICK = JobDeadlines(hang_floor=timedelta(seconds=8), evidence=timedelta(seconds=20), teardown=timedelta(minutes=2))
@@ -142,11 +143,25 @@ async def values_that_are_no_numbers_end_the_attempt_and_the_next_one_ends_well(
     assert verdict.rule == "row-25-not-a-number"
 
 
+async def a_slowed_rank_is_told_and_its_node_is_suspected(stage: Cluster) -> None:
+    run = await Run.begin(stage, "slowed", nodes=3)
+    view = await run.durable(20)
+    slow = next(place for place in view.placements if place.rank == 1)
+    case = await Case.of(stage, slow.node)
+    machine = next(each for each in await stage.machines() if each.node == slow.node)
+    (Path(machine.folder) / "host" / "trouble.json").write_text(json.dumps({"slow": 4}))
+    await run.until("the slow rank is told", lambda view: any("rank 1 on" in entry.text for entry in view.timeline))
+    await run.ends()
+    # Its own checks find nothing, once the job has left it: a suspicion is no verdict.
+    assert (await case.ends()).outcome is Outcome.WITHDRAWN
+
+
 STORIES: list[Story] = [
     a_lost_node_costs_the_steps_since_the_last_checkpoint_and_no_more,
     a_killed_rank_and_a_cut_checkpoint_cost_one_attempt_and_one_checkpoint,
     a_rank_that_stands_still_is_found_by_the_jobs_own_pace,
     values_that_are_no_numbers_end_the_attempt_and_the_next_one_ends_well,
+    a_slowed_rank_is_told_and_its_node_is_suspected,
 ]
 
 

@@ -140,7 +140,7 @@ async def test_a_reboot_takes_the_process_and_fails_the_pod(world: ClusterWorld)
     made, process = await running(world, "echo ready; exec sleep 600")
     await world.machine(made.spec.node_name).reboot()
     await until(lambda: [each.metadata.uid for each in ended(world)] == [made.metadata.uid])
-    assert not alive(process)
+    await until(lambda: not alive(process))
     assert (await read(world, made))["status"]["reason"] == "NodeRebooted"
 
 

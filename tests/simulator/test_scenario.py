@@ -8,10 +8,10 @@ from simulator.host.faults import Cure
 from simulator.scenario import ScenarioError, built_in, load, parse
 
 
-def test_the_demo_has_six_nodes_two_jobs_and_a_fault_for_every_cure() -> None:
+def test_the_demo_has_six_nodes_a_job_and_a_fault_for_every_cure() -> None:
     demo = load("demo")
     assert len(demo.node_types) == 6
-    assert len(demo.jobs) == 2
+    assert len(demo.jobs) == 1
     assert [fault.cured_by for fault in demo.faults] == [Cure.ITSELF, Cure.RESET, Cure.REBOOT, Cure.REPLACE]
     assert len({fault.node for fault in demo.faults}) == 4
 
