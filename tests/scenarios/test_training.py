@@ -33,7 +33,7 @@ SCENARIO = """
 speed: 20
 times: {boot: 20, reboot: 60, gpu_reset: 20}
 pools:
-  - {name: p5, kind: karpenter, nodes: 9}
+  - {name: p5, kind: karpenter, nodes: 10}
 """
 STEPS = 160
 QUICK = JobDeadlines(hang_floor=timedelta(seconds=8), evidence=timedelta(seconds=20), teardown=timedelta(minutes=2))
@@ -48,9 +48,9 @@ class Run:
         self.handle = handle
 
     @classmethod
-    async def begin(cls, stage: Cluster, name: str, nodes: int = 1) -> "Run":
+    async def begin(cls, stage: Cluster, name: str, nodes: int = 1, steps: int = STEPS) -> "Run":
         """Submit it, as `sickbay train submit` does."""
-        spec = demo_job.training_spec(stage.stage, name, nodes=nodes, steps=STEPS, deadlines=QUICK)
+        spec = demo_job.training_spec(stage.stage, name, nodes=nodes, steps=steps, deadlines=QUICK)
         start = JobInput(cluster=CLUSTER, spec=spec, submitted_by="a test", submitted_at=datetime.now(UTC))
         return cls(stage, spec, await job_desk.submit(stage.client, start))
 
@@ -78,7 +78,8 @@ class Run:
         result = await asyncio.wait_for(self.handle.result(), 240)
         told = "\n".join(entry.text for entry in result.view.timeline)
         assert result.outcome is JobOutcome.SUCCEEDED, told
-        assert demo_job.last_weights(self.stage.stage, result.view) == await demo_job.undisturbed_weights(STEPS), told
+        undisturbed = await demo_job.undisturbed_weights(self.spec.target.step or 0)
+        assert demo_job.last_weights(self.stage.stage, result.view) == undisturbed, told
         return result
 
     def process(self, view: JobView, rank: int = 0) -> int:
@@ -144,7 +145,7 @@ async def values_that_are_no_numbers_end_the_attempt_and_the_next_one_ends_well(
 
 
 async def a_slowed_rank_is_told_and_its_node_is_suspected(stage: Cluster) -> None:
-    run = await Run.begin(stage, "slowed", nodes=3)
+    run = await Run.begin(stage, "slowed", nodes=4, steps=320)
     view = await run.durable(20)
     slow = next(place for place in view.placements if place.rank == 1)
     case = await Case.of(stage, slow.node)
